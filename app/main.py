@@ -45,6 +45,7 @@ from .api.routes import (
 from .api.state import Services
 from .api.ui import assets, docs, file
 from .api.ui import datasets as datasets_pages
+from .api.ui import rows as rows_pages
 from .api.ui import versions as version_pages
 from .api.ui.guard import GuardedPages
 from .codecs import kernels
@@ -78,7 +79,7 @@ _SWITCH_INTERVAL_S: Final = 0.0005
 
 #: Those of small requests first.
 _ROUTES: Final = (tensors, examples, records, datasets, versions, imports, care, forms, health)
-_PAGES: Final = (docs, assets, file, datasets_pages, version_pages)
+_PAGES: Final = (docs, assets, file, datasets_pages, version_pages, rows_pages)
 
 #: The condition of readiness that all workers have in common.
 WORKERS: Final = "workers"

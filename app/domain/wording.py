@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
+
 
 def size_text(num_bytes: float) -> str:
     """`1.5 MiB`."""
@@ -25,3 +27,12 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def looks_like_text(data: bytes) -> bool:
+    """Whether these are characters that can be shown, most of them; the last one may be cut."""
+    try:
+        text = getincrementaldecoder("utf-8")().decode(data)
+    except UnicodeDecodeError:
+        return False
+    return 4 * sum(map(str.isprintable, text)) >= 3 * len(text) and (bool(text) or not data)

@@ -1,6 +1,8 @@
 """`/`, `/docs` and `/ui`: pages that load nothing from elsewhere."""
 
+import base64
 import html
+import json
 import re
 import shlex
 from hashlib import sha256
@@ -51,6 +53,10 @@ PAGES = [
     "/ui/datasets/ui-empty",
     "/ui/datasets/ui-odd/1.0.0",
     "/ui/datasets/ui-odd/latest",
+    "/ui/datasets/ui-odd/latest/rows",
+    "/ui/datasets/ui-odd/latest/rows?split=train&offset=1",
+    "/ui/datasets/ui-odd/latest/row?split=train&row=0",
+    f"/ui/datasets/ui-odd/latest/rows?feature={quote(SCRIPT)}&op=contains&value={quote(SCRIPT)}",
 ]
 
 
@@ -168,3 +174,114 @@ def test_heads_and_what_is_not_there(client: httpx.Client) -> None:
     for path in ("/docs/index.html", "/docs/..%2fmain.py", "/docs/redoc.standalone.js"):
         assert client.get(path).status_code == 404
     assert client.get("/docs/swagger-ui.css?x=1").json()["code"] == "unknown_parameter"
+
+
+@pytest.fixture(scope="module")
+def many(client: httpx.Client) -> str:
+    rows = "".join(json.dumps({"k": k, "name": f"n{k}", "half": k / 2}) + "\n" for k in range(30_000))
+    client.post(
+        "/v1/datasets/ui-many/records?publish=true&num_shards=4",
+        content=rows.encode(),
+        headers={"Content-Type": "application/x-ndjson", "Idempotency-Key": "ui-many"},
+    ).raise_for_status()
+    return "/ui/datasets/ui-many/1.0.0"
+
+
+def numbers_of(page: httpx.Response) -> list[int]:
+    """The rows that a page shows."""
+    assert page.status_code == 200, page.text
+    return [int(number) for number in re.findall(r"&amp;row=(\d+)\"", page.text)]
+
+
+def test_pages_turn_by_the_index(client: httpx.Client, many: str) -> None:
+    page = client.get(f"{many}/rows?offset=29990&count=10", headers=BROWSER)
+    assert numbers_of(page) == list(range(29_990, 30_000))
+    assert "n29999" in page.text
+    assert "Next" not in page.text
+    [before] = re.findall(r'href="([^"]+)">Previous', page.text)
+    assert numbers_of(client.get(html.unescape(before))) == list(range(29_980, 29_990))
+    assert "There is no row 30,000" in client.get(f"{many}/rows?offset=30000", headers=BROWSER).text
+
+
+@pytest.mark.parametrize(
+    ("query", "numbers"),
+    [
+        ("feature=k&op=is&value=17", [17]),
+        ("feature=k&op=between&value=20000&upto=20002", [20_000, 20_001, 20_002]),
+        ("feature=k&op=between&value=29998", [29_998, 29_999]),
+        ("feature=half&op=is&value=10000.5", [20_001]),
+        ("feature=name&op=is&value=n29", [29]),
+        ("feature=name&op=contains&value=n2999", [2_999, *range(29_990, 30_000)]),
+        ("feature=name&op=contains&value=n2999&offset=3000", list(range(29_990, 30_000))),
+        ("feature=k&op=absent", []),
+    ],
+)
+def test_rows_are_found_by_what_they_hold(
+    client: httpx.Client, many: str, query: str, numbers: list[int]
+) -> None:
+    assert numbers_of(client.get(f"{many}/rows?{query}", headers=BROWSER)) == numbers
+
+
+def test_a_search_that_has_found_enough_goes_on_behind_it(client: httpx.Client, many: str) -> None:
+    found, query = [], f"{many}/rows?feature=name&op=contains&value=77&count=40"
+    while query:
+        page = client.get(html.unescape(query), headers=BROWSER)
+        found += numbers_of(page)
+        query = next(iter(re.findall(r'href="([^"]+)">Search on', page.text)), "")
+    assert found == [k for k in range(30_000) if "77" in str(k)]
+
+
+def test_a_row_has_a_link_of_its_own(client: httpx.Client, many: str) -> None:
+    page = client.get(f"{many}/row?split=train&row=20001", headers=BROWSER)
+    assert "10000.5" in page.text
+    [by_name] = re.findall(r'Link by name: <a href="([^"]+)"', page.text)
+    assert numbers_of(client.get(urljoin(str(page.url), html.unescape(by_name)))) == [20_001]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        ("row?split=train&row=30000", 404, "not_found"),
+        ("row?split=train", 400, "invalid_parameter"),
+        ("rows?split=other", 404, "split_not_found"),
+        ("rows?feature=other", 404, "not_found"),
+        ("rows?feature=k&value=many", 400, "invalid_parameter"),
+        ("rows?feature=k&op=is&value=", 400, "invalid_parameter"),
+        ("rows?count=101", 400, "invalid_parameter"),
+    ],
+)
+def test_what_cannot_be_shown_is_said(
+    client: httpx.Client, many: str, path: str, status: int, code: str
+) -> None:
+    answer = client.get(f"{many}/{path}")
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+
+
+def test_of_many_features_some_are_shown_at_a_time(client: httpx.Client) -> None:
+    row = {f"feature-{k:04}": k for k in range(300)}
+    client.post(
+        "/v1/datasets/ui-wide/records?publish=true", json=[row], headers={"Idempotency-Key": "ui-wide"}
+    ).raise_for_status()
+    page = client.get("/ui/datasets/ui-wide/latest/rows", headers=BROWSER).text
+    assert page.count("<td>") == 24
+    [further] = re.findall(r'href="([^"]+)">Further features', page)
+    page = client.get(html.unescape(further), headers=BROWSER).text
+    assert "feature-0024</bdi>" in page
+    assert re.search(r"features 25.48 of 300", page)
+
+
+def test_images_stand_in_the_page_small(client: httpx.Client) -> None:
+    pixels = [[[k % 256, j % 256, 0] for j in range(400)] for k in range(300)]
+    png = client.post("/v1/tensors/serialize?to=png&dtype=uint8", json=pixels)
+    png.raise_for_status()
+    rows = [{"image": {"b64": base64.b64encode(data).decode()}} for data in (png.content, png.content[:200])]
+    features = {"image": {"dtype": "bytes", "shape": [], "image": {"format": "png", "shape": [300, 400, 3]}}}
+    client.put("/v1/datasets/ui-image", json={"schema": {"features": features}})
+    client.post(
+        "/v1/datasets/ui-image/records?publish=true", json=rows, headers={"Idempotency-Key": "ui-image"}
+    ).raise_for_status()
+    page = client.get("/ui/datasets/ui-image/latest/rows", headers=BROWSER).text
+    [(url, width, height)] = re.findall(r'<img src="data:([^"]+)" width="(\d+)" height="(\d+)"', page)
+    assert (width, height) == ("128", "96")
+    assert len(url) < 20_000
+    assert "It cannot be decoded" in page

@@ -31,6 +31,8 @@ ACCESS: Final[Mapping[str, Mapping[str, Right | None]]] = {
     "/ui/file": {"GET": "read", "POST": "read"},
     "/ui/datasets/{dataset}": {"GET": "read"},
     "/ui/datasets/{dataset}/{version}": {"GET": "read"},
+    "/ui/datasets/{dataset}/{version}/rows": {"GET": "read"},
+    "/ui/datasets/{dataset}/{version}/row": {"GET": "read"},
     "/v1/forms": {"GET": "read"},
     "/v1/tensors/serialize": {"POST": "read"},
     "/v1/tensors/parse": {"POST": "read"},

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ...codecs.images.decode import UINT8, UINT16, decoding_bytes, prepare_image
 from ...codecs.images.header import read_header
+from ...codecs.images.shrink import shrink
 from ...errors import InputError, Overloaded
 from ...runtime.budget import Budget
 from ...runtime.images import ImageCodecs, Refusal
@@ -54,7 +55,7 @@ def half_blocks(pixels: NDArray[Any], width: int) -> Iterator[str]:
     height, across = colours.shape[:2]
     columns = max(1, min(width, across))
     rows = max(2, round(height * columns / across))
-    small = _resample(colours, rows + rows % 2, columns)
+    small = shrink(colours, rows + rows % 2, columns)
     paint = _paint_true if os.environ.get("COLORTERM") in _TRUE_COLOUR else _paint_256
     for upper, lower in zip(small[::2], small[1::2], strict=True):
         cells = (paint(above, below) for above, below in zip(upper.tolist(), lower.tolist(), strict=True))
@@ -64,21 +65,6 @@ def half_blocks(pixels: NDArray[Any], width: int) -> Iterator[str]:
 def _rgb(pixels: NDArray[Any]) -> NDArray[Any]:
     channels = pixels.shape[2]
     return np.repeat(pixels[..., :1], 3, axis=2) if channels < 3 else pixels[..., :3]
-
-
-def _resample(pixels: NDArray[Any], rows: int, columns: int) -> NDArray[np.uint8]:
-    """The mean of the pixels that each small one covers; of a large image, of some of them."""
-    step = max(1, min(pixels.shape[0] // (4 * rows), pixels.shape[1] // (4 * columns)))
-    pixels = pixels[::step, ::step].astype(np.float32)
-    for axis, size in ((0, rows), (1, columns)):
-        edges = np.linspace(0, pixels.shape[axis], size + 1)[:-1].astype(np.int64)
-        ends = np.append(edges[1:], pixels.shape[axis])
-        counts = np.maximum(ends - edges, 1)
-        sums = np.add.reduceat(pixels, edges, axis=axis)
-        shape = [1, 1, 1]
-        shape[axis] = size
-        pixels = sums / counts.reshape(shape)
-    return np.clip(pixels + 0.5, 0, 255).astype(np.uint8)
 
 
 def _paint_true(above: list[int], below: list[int]) -> str:

@@ -15,7 +15,7 @@ from ...codecs.images.header import read_header
 from ...domain.dtypes import DType
 from ...domain.feature import Feature
 from ...domain.schema import Schema
-from ...domain.wording import count_text, size_text
+from ...domain.wording import count_text, looks_like_text, size_text
 from ...errors import InputError
 from .inspect import Findings
 
@@ -86,16 +86,9 @@ def string_text(head: bytes, size: int, *, is_text: bool) -> str:
         pass
     else:
         return f"<{header.format} {header.width}x{header.height}, {size_text(size)}>"
-    if is_text or _is_text(head[:_STRING]):
+    if is_text or looks_like_text(head[:_STRING]):
         return head[:_STRING].decode("utf-8", "replace") + ("…" if size > _STRING else "")
     return f"0x{head[:12].hex()}{'…' if size > 12 else ''} ({size_text(size)})"
-
-
-def _is_text(data: bytes) -> bool:
-    """Whether most of the bytes are characters that can be shown; the last one may be cut."""
-    text = data.decode("utf-8", "replace")
-    faults = text.rstrip("\ufffd").count("\ufffd")
-    return not faults and 4 * sum(map(str.isprintable, text)) >= 3 * len(text)
 
 
 def _number(value: object) -> str:

@@ -20,6 +20,13 @@ pytestmark = pytest.mark.tools
         ("dataset-odd", "/ui/datasets/odd"),
         ("version", "/ui/datasets/flowers/latest"),
         ("version-signals", "/ui/datasets/signals/1.0.0"),
+        ("rows-images", "/ui/datasets/flowers/latest/rows?split=train&count=10"),
+        ("rows-signals", "/ui/datasets/signals/1.0.0/rows?count=10"),
+        ("rows-odd", "/ui/datasets/odd/latest/rows"),
+        ("rows-found", "/ui/datasets/flowers/latest/rows?feature=label&op=is&value=rose"),
+        ("rows-none", "/ui/datasets/growing/latest/rows?feature=x&op=between&value=1000"),
+        ("row-images", "/ui/datasets/flowers/latest/row?split=test&row=3"),
+        ("row-signals", "/ui/datasets/signals/latest/row?split=train&row=4"),
         ("docs", "/docs"),
     ],
 )
@@ -71,3 +78,30 @@ def test_the_keyboard_reaches_the_content_at_once(visit: Visit) -> None:
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.id") == "q"
+
+
+def test_a_search_is_a_link_to_be_shared(visit: Visit) -> None:
+    page = visit.open("/ui/datasets/flowers/latest/rows?split=train")
+    page.get_by_label("Where").select_option("label")
+    page.get_by_label("Value, or the least").fill("rose")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_text("9 rows found in rows 0 to 44 of 45").wait_for()
+    again = visit.page.context.new_page()
+    again.goto(page.url)
+    assert again.get_by_role("row").count() == 10
+    page.get_by_role("link", name="7", exact=True).click()
+    page.get_by_role("heading", name="Row 7 of 45").wait_for()
+    page.get_by_role("link", name="Next").click()
+    page.get_by_role("heading", name="Row 8 of 45").wait_for()
+
+
+def test_pictures_are_seen(visit: Visit) -> None:
+    page = visit.open("/ui/datasets/flowers/latest/rows?split=train&count=10")
+    shown = page.evaluate("[...document.images].map((image) => [image.complete, image.naturalWidth])")
+    assert shown == [[True, 160]] * 10
+    box = page.locator(".picture svg rect.box").first.bounding_box()
+    image = page.locator(".picture img").first.bounding_box()
+    assert box is not None
+    assert image is not None
+    assert (box["y"] - image["y"]) / image["height"] == pytest.approx(0.25, abs=0.03)
+    assert (box["x"] - image["x"]) / image["width"] == pytest.approx(0.14, abs=0.03)

@@ -1,0 +1,225 @@
+"""Pictures in cells: thumbnails of images, heat maps of tensors. All of a page are made together.
+
+They stand in the page as `data:` URLs, so that they need no request, and no cookie for it.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...codecs.images.decode import UINT8, UINT16, decoding_bytes, prepare_image
+from ...codecs.images.encode import encoding_bytes, jpeg_pixels, png_pixels
+from ...codecs.images.header import read_header
+from ...codecs.images.shrink import shrink
+from ...domain.limits import MIB
+from ...errors import InputError, Overloaded
+from ...runtime.budget import Budget
+from ...runtime.images import EncodedImage, Image, ImageCodecs, ImageHeader, Pixels, Refusal
+from ...runtime.turns import waiting
+from .features import shape_text
+
+#: What decoding the images of a page may hold at a time, and how many pixels are decoded for it.
+_DECODING_BYTES: Final = 64 * MIB
+_MOST_PIXELS: Final = 96_000_000
+_QUALITY: Final = 82
+#: So many times a small picture is enlarged at most.
+_ENLARGED: Final = 12
+#: How images begin; what begins so and cannot be read is a damaged one. BMP begins as words do.
+_SIGNATURES: Final = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8")
+_BMP: Final = b"BM"
+#: Viridis, the colour map of matplotlib that is the same for eyes that do not tell red from green.
+_VIRIDIS: Final = ("440154", "472d7b", "3b528b", "2c728e", "21918c", "28ae80", "5ec962", "addc30", "fde725")
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A box on a picture, in shares of its size; `title` says what it is."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    title: str
+
+
+@dataclass(slots=True)
+class Picture:
+    """A picture to be shown.
+
+    Attributes:
+        alt: what stands in its place.
+        words: what it is: format and size.
+        width, height: in pixels of CSS.
+        url: empty where it was not made; then `why` says why not.
+        is_enlarged: its pixels are shown as squares.
+    """
+
+    words: str
+    width: int = 0
+    height: int = 0
+    url: str = ""
+    why: str = ""
+    alt: str = ""
+    is_enlarged: bool = False
+    boxes: tuple[Box, ...] = ()
+
+
+@dataclass(slots=True)
+class Painter:
+    """Makes the pictures of a page. They are asked for first, and made by `paint`.
+
+    Args:
+        images: decodes and encodes.
+        width, height: most of a picture, in pixels of CSS.
+    """
+
+    images: ImageCodecs
+    budget: Budget
+    width: int
+    height: int
+    _encoded: list[tuple[EncodedImage, Picture]] = field(default_factory=list)
+    _drawn: list[tuple[Image, Picture]] = field(default_factory=list)
+    _num_pixels: int = 0
+
+    def image(self, data: memoryview) -> Picture | None:
+        """A thumbnail of an encoded image; None where that is none."""
+        head = bytes(data[:12])
+        if not (head.startswith((*_SIGNATURES, _BMP)) or (head[:4], head[8:]) == (b"RIFF", b"WEBP")):
+            return None
+        try:
+            header = read_header(bytes(data))
+        except InputError as error:
+            return (
+                None
+                if head.startswith(_BMP)
+                else Picture("damaged image", why=f"It cannot be decoded: {error.detail}")
+            )
+        picture = Picture(_words(header), *self._fit(header.height, header.width))
+        try:
+            dtype = UINT16 if header.depth == 16 else UINT8
+            image = prepare_image(bytes(data), 3 if dtype is UINT8 else 0, dtype)
+        except InputError as error:
+            picture.why = error.detail
+            return picture
+        self._num_pixels += header.height * header.width
+        if decoding_bytes([image]) > self.budget.remaining or self._num_pixels > _MOST_PIXELS:
+            picture.why = "It is not drawn here: the images of this page are too large together."
+        else:
+            self._encoded.append((image, picture))
+        return picture
+
+    def heat_map(self, values: NDArray[np.float64]) -> Picture:
+        """A matrix, `[height, width]`, dark where it is low; what is not finite stays clear."""
+        height, width = values.shape
+        step = max(1, height // (2 * self.height), width // (2 * self.width))
+        finite = values[np.isfinite(values)]
+        low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+        shares = (values[::step, ::step] - low) / ((high - low) or 1.0)
+        indexes = np.nan_to_num(shares * 255, nan=0, posinf=255, neginf=0).clip(0, 255).astype(np.uint8)
+        colours = np.dstack([_palette()[indexes], np.isfinite(shares).astype(np.uint8) * 255])
+        return self._draw(colours, height, width, "heat map")
+
+    def pixels(self, values: NDArray[np.uint8]) -> Picture:
+        """An image of uint8, `[height, width, channels]`."""
+        height, width, _ = values.shape
+        rows, columns = min(height, 2 * self.height), min(width, 2 * self.width)
+        return self._draw(shrink(values, rows, columns), height, width, "pixels")
+
+    def _draw(self, pixels: Image, height: int, width: int, words: str) -> Picture:
+        picture = Picture(words, *self._fit(height, width))
+        picture.is_enlarged = picture.width > width
+        self._drawn.append((np.ascontiguousarray(pixels), picture))
+        return picture
+
+    def _fit(self, height: int, width: int) -> tuple[int, int]:
+        """Width and height, as large as there is room; small pictures are enlarged by a whole number."""
+        share = min(self.width / max(width, 1), self.height / max(height, 1))
+        share = min(int(share), _ENLARGED) if share >= 1 else share
+        return max(1, round(width * share)), max(1, round(height * share))
+
+    def paint(self) -> None:
+        """Make all pictures that were asked for."""
+        try:
+            for part in self._parts():
+                self._decode(part)
+            if self._drawn:
+                self._encode(self._drawn)
+        except Overloaded:
+            for _, picture in (*self._encoded, *self._drawn):
+                if not picture.url:
+                    picture.why = "It is not drawn now: the service is busy."
+        self._encoded.clear()
+        self._drawn.clear()
+
+    def _parts(self) -> Iterator[list[tuple[EncodedImage, Picture]]]:
+        part: list[tuple[EncodedImage, Picture]] = []
+        for each in self._encoded:
+            if part and decoding_bytes([image for image, _ in (*part, each)]) > _DECODING_BYTES:
+                yield part
+                part = []
+            part.append(each)
+        if part:
+            yield part
+
+    def _decode(self, part: Sequence[tuple[EncodedImage, Picture]]) -> None:
+        images = [image for image, _ in part]
+        held = decoding_bytes(images)
+        self.budget.charge(held, "The images of a page")
+        try:
+            sizes = [(picture.height, picture.width) for _, picture in part]
+            wanted = {id(image): size for image, size in zip(images, sizes, strict=True)}
+            pending = self.images.start_decoding(images, partial(_thumbnail, wanted))
+            with waiting():
+                found = pending.result()
+        finally:
+            self.budget.release(held)
+        for (image, picture), made in zip(part, found, strict=True):
+            _show(picture, made, "png" if image.header.channels in (2, 4) and image.channels == 0 else "jpeg")
+
+    def _encode(self, drawn: Sequence[tuple[Image, Picture]]) -> None:
+        held = encoding_bytes([pixels for pixels, _ in drawn])
+        self.budget.charge(held, "The pictures of a page")
+        try:
+            with waiting():
+                found = self.images.encode([png_pixels(pixels) for pixels, _ in drawn])
+        finally:
+            self.budget.release(held)
+        for (_, picture), made in zip(drawn, found, strict=True):
+            _show(picture, made, "png")
+
+
+def _thumbnail(wanted: dict[int, tuple[int, int]], encoded: EncodedImage, decoded: Image) -> Pixels:
+    """The small image that is kept of a decoded one; twice as wide as it is shown, for fine screens."""
+    pixels = decoded if decoded.ndim == 3 else decoded[0]
+    if pixels.dtype == np.uint16:
+        pixels = (pixels >> 8).astype(np.uint8)
+    height, width = wanted[id(encoded)]
+    small = shrink(pixels, min(2 * height, pixels.shape[0]), min(2 * width, pixels.shape[1]))
+    return jpeg_pixels(small, _QUALITY) if small.shape[2] in (1, 3) else png_pixels(small)
+
+
+def _show(picture: Picture, made: Any, form: str) -> None:
+    if isinstance(made, Refusal):
+        picture.why = f"It cannot be decoded: {made.reason}."
+    else:
+        picture.url = f"data:image/{form};base64,{base64.b64encode(made).decode()}"
+
+
+def _words(header: ImageHeader) -> str:
+    turned = f", EXIF orientation {header.orientation}" if header.orientation != 1 else ""
+    return f"{header.format.upper()} {shape_text((header.width, header.height))}{turned}"
+
+
+def _palette() -> NDArray[np.uint8]:
+    """256 colours, `[256, 3]`."""
+    anchors = np.array([list(bytes.fromhex(colour)) for colour in _VIRIDIS], np.float64)
+    places = np.linspace(0, len(anchors) - 1, 256)
+    channels = [np.interp(places, np.arange(len(anchors)), anchors[:, channel]) for channel in range(3)]
+    return np.stack(channels, axis=-1).round().astype(np.uint8)

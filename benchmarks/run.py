@@ -41,6 +41,7 @@ BENCHMARKS = (
     "bench_probes",
     "bench_hostile",
     "bench_random_read",
+    "bench_statistics",
     "bench_training_stream",
     "bench_feed",
     "bench_imports",

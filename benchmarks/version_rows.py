@@ -25,7 +25,7 @@ from app.storage.obstore_store import open_store
 from benchmarks.measure import memory_folder
 from tests.arrow_rows import arrow_schema
 
-__all__ = ["WIDTH", "Version", "published"]
+__all__ = ["NAME", "WIDTH", "Version", "published"]
 
 WIDTH = 20
 NAME = "rows"

@@ -19,6 +19,7 @@ from ..domain.manifest import Manifest, ManifestJson
 from ..services.convert.records import ConvertedRecords
 from ..services.datasets.publications import UnderwayJson
 from ..services.datasets.publish.progress import ProgressJson
+from ..services.datasets.version_statistics import ComputingJson
 from ..transforms.apply import SkippedRows
 from .base_url import base_url
 from .downloads.loader_lines import loader_lines
@@ -60,6 +61,11 @@ def underway_answer(value: UnderwayJson | ProgressJson, location: str) -> Answer
     """202: a publication goes on, and can be followed at `location`."""
     headers = {"Location": f"/v1/datasets/{location}", "Retry-After": "1"}
     return json_answer(value, status=202, headers=headers)
+
+
+def computing_answer(value: ComputingJson) -> Answer:
+    """202: statistics are being found; the same request follows that."""
+    return json_answer(value, status=202, headers={"Retry-After": "1"})
 
 
 def manifest_json(manifest: Manifest, request: Request) -> VersionJson:

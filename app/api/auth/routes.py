@@ -57,6 +57,7 @@ ACCESS: Final[Mapping[str, Mapping[str, Right | None]]] = {
     f"{_VERSION}/validate": {"POST": "read"},
     f"{_VERSION}/records": {"GET": "read"},
     f"{_VERSION}/describe": {"GET": "read"},
+    f"{_VERSION}/statistics": {"GET": "read"},
     f"{_VERSION}/SHA256SUMS": {"GET": "read"},
     f"{_VERSION}/shards/{{file}}": {"GET": "read"},
     f"{_VERSION}/files/{{file}}": {"GET": "read"},

@@ -193,6 +193,20 @@ class DescribeVersionQuery(NoQuery):
     to: DescribedTo = None
 
 
+class StatisticsQuery(NoQuery):
+    """Parameters of `GET .../statistics`."""
+
+    split: Annotated[str, Field(description="The split to describe.")] = "train"
+    against_split: Annotated[
+        str | None,
+        Field(description="Compare with this split; without `against_version`, of the same version."),
+    ] = None
+    against_version: Annotated[
+        str | None,
+        Field(description="Compare with this version; without `against_split`, with the same split of it."),
+    ] = None
+
+
 class RowsQuery(NoQuery):
     """Parameters of `GET .../records`."""
 
@@ -354,5 +368,6 @@ AppendParameters = Annotated[AppendQuery, Query()]
 PublishParameters = Annotated[PublishVersionQuery, Query()]
 AppendsParameters = Annotated[AppendsQuery, Query()]
 DescribeVersionParameters = Annotated[DescribeVersionQuery, Query()]
+StatisticsParameters = Annotated[StatisticsQuery, Query()]
 DownloadParameters = Annotated[DownloadQuery, Query()]
 RowsParameters = Annotated[RowsQuery, Query()]

@@ -14,9 +14,11 @@ from ...runtime.streams import ByteStream
 from ...services.convert.describe import DESCRIPTIONS, DescriptionJson, describe_records
 from ...services.convert.records import encode_records
 from ...services.datasets.publish.progress import Progress, ProgressJson
+from ...services.datasets.version_statistics import ComparedStatisticsJson, Computing, ComputingJson, compare
 from ...transforms.apply import SkippedRows
 from ..answers import (
     VersionJson,
+    computing_answer,
     description_answer,
     json_answer,
     manifest_json,
@@ -30,7 +32,13 @@ from ..execution.job import Answer, Job, Plan
 from ..negotiation import choose_output
 from ..openapi import body_answer, file_response, json_response
 from ..operation import Handler, NegotiatingHeaders, Operation
-from ..query.datasets import DescribeVersionParameters, DownloadParameters, DownloadQuery, RowsParameters
+from ..query.datasets import (
+    DescribeVersionParameters,
+    DownloadParameters,
+    DownloadQuery,
+    RowsParameters,
+    StatisticsParameters,
+)
 from ..query.rows import refuse_body
 from .records import RECORDS_OUT
 
@@ -237,6 +245,42 @@ def describe_version(
             dataset, version, query.split, length=length, budget=job.budget
         )
         return description_answer(describe_records(rows, chosen.form), chosen.media_type)
+
+    return Plan(work, "store")
+
+
+@router.get(
+    "/{version}/statistics",
+    operation_id="get_statistics",
+    openapi_extra=json_response(
+        200,
+        "The statistics.",
+        ComparedStatisticsJson,
+        also={202: ("They are being found: `percent` of the records were read.", ComputingJson)},
+    ),
+)
+@router.head("/{version}/statistics", include_in_schema=False)
+def get_statistics(dataset: str, version: str, query: StatisticsParameters) -> Plan:
+    """Statistics of a split: how the values of each feature are spread, and which are frequent.
+
+    All rows are read for them once; they are kept beside the version. While that lasts the answer is 202 and
+    says how far it is. With `against_split` or `against_version` the answer has the statistics of both, and
+    says of each feature how far apart they are.
+    """
+
+    def work(job: Job, _: ByteStream) -> Answer:
+        datasets = job.services.datasets
+        found = datasets.statistics(dataset, version, query.split)
+        if isinstance(found, Computing):
+            return computing_answer(found.to_json())
+        if query.against_split is None and query.against_version is None:
+            return json_answer(found)
+        other = datasets.statistics(
+            dataset, query.against_version or version, query.against_split or query.split
+        )
+        if isinstance(other, Computing):
+            return computing_answer(other.to_json())
+        return json_answer(compare(found, other))
 
     return Plan(work, "store")
 

@@ -6,13 +6,13 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import cycle
-from typing import Final, Literal, Required, cast
+from typing import Final, Literal, Required
 
 import numpy as np
 from typing_extensions import TypedDict
 
 from ...codecs.array import AnyTensor, Array, ElementReader, RaggedTensor, SparseTensor
-from ...codecs.columns import Column, Records, Strings
+from ...codecs.columns import Column, Records
 from ...codecs.messages.examples.infer import shape_of_length
 from ...codecs.schemas.features_json import serialize_features
 from ...codecs.schemas.pbtxt import serialize_pbtxt
@@ -21,7 +21,14 @@ from ...domain.dtypes import DTypeName
 from ...domain.feature import Feature
 from ...domain.schema import Schema, SchemaJson
 from ...domain.tensor import num_elements
-from .statistics import LengthStatistics, NumberStatistics, Range, StatisticsJson
+from .statistics import (
+    FeatureStatistics,
+    FeatureStatisticsJson,
+    LengthStatistics,
+    NumberStatistics,
+    Range,
+    StatisticsJson,
+)
 
 #: What records can be described as; the short names are of that route alone.
 Description = Literal["json", "schema", "pbtxt", "features", "python"]
@@ -43,16 +50,6 @@ _SERIALIZERS: Final[dict[str, Callable[[Schema], bytes]]] = {
     "features": serialize_features,
     "python": serialize_python,
 }
-
-
-class FeatureStatisticsJson(StatisticsJson, total=False):
-    """Of one feature; `min_num_values` and `max_num_values` where rows differ in their number of values."""
-
-    num_present: Required[int]
-    num_missing: Required[int]
-    num_values: Required[int]
-    min_num_values: int | None
-    max_num_values: int | None
 
 
 class RecordsDescriptionJson(TypedDict):
@@ -112,8 +109,8 @@ def survey_records(
     """
     schema, num_records = records.schema, 0
     lengths = [_Lengths() for _ in schema] if find_lengths else []
-    statistics = [_FeatureStatistics(feature) for feature in schema] if wants_statistics else []
-    seen: list[_Lengths | _FeatureStatistics] = [*lengths, *statistics]
+    statistics = [FeatureStatistics(feature) for feature in schema] if wants_statistics else []
+    seen: list[_Lengths | FeatureStatistics] = [*lengths, *statistics]
     for batch in records.batches:
         num_records += batch.num_rows
         for column, of_feature in zip(cycle(batch.columns), seen, strict=False):
@@ -121,7 +118,7 @@ def survey_records(
     if find_lengths:
         features = [of_feature.narrow(feature) for of_feature, feature in zip(lengths, schema, strict=True)]
         schema = Schema(tuple(features), schema.message)
-    of_features = {
+    of_features: dict[str, FeatureStatisticsJson] = {
         feature.name: of_feature.to_json(feature)
         for feature, of_feature in zip(schema, statistics, strict=False)
     }
@@ -189,45 +186,6 @@ class _Lengths:
         length = self._found.least if self._found.least == self._found.greatest else None
         shape = shape_of_length(feature.kind, length, nullable=self._is_lacked)
         return replace(feature, shape=shape, nullable=self._is_lacked)
-
-
-class _FeatureStatistics:
-    """Of one column, batch by batch."""
-
-    def __init__(self, feature: Feature) -> None:
-        self._feature = feature
-        self._num_present = 0
-        self._num_missing = 0
-        self._num_values = 0
-        self._values_of_a_row = Range()
-        self._values = LengthStatistics() if feature.dtype.is_string else NumberStatistics(feature.dtype)
-
-    def add(self, column: Column, num_rows: int) -> None:
-        num_present = column.count(num_rows)
-        self._num_missing += num_rows - num_present
-        if not num_present:
-            return  # as most columns are where each row has few of thousands of features
-        self._num_present += num_present
-        values = column.values
-        self._num_values += len(values)
-        if not self._feature.is_scalar:
-            self._values_of_a_row.add(np.diff(column.value_bounds(num_rows)))
-        if isinstance(values, Strings):
-            cast(LengthStatistics, self._values).add(np.diff(values.offsets))
-        else:
-            cast(NumberStatistics, self._values).add(values)
-
-    def to_json(self, feature: Feature) -> FeatureStatisticsJson:
-        """The statistics of the feature, whose lengths may have been found meanwhile."""
-        described: FeatureStatisticsJson = {
-            "num_present": self._num_present,
-            "num_missing": self._num_missing,
-            "num_values": self._num_values,
-        }
-        if feature.num_unknown or feature.kind == "sparse":
-            described["min_num_values"] = self._values_of_a_row.least
-            described["max_num_values"] = self._values_of_a_row.greatest
-        return {**described, **self._values.to_json()}
 
 
 def _statistics_of(array: Array) -> LengthStatistics | NumberStatistics:

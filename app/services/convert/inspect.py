@@ -20,7 +20,8 @@ from ...domain.losses import Losses
 from ...domain.schema import Schema
 from ...errors import InputError
 from ...runtime.budget import Budget
-from .describe import FeatureStatisticsJson, describe_tensors, survey_records
+from .describe import describe_tensors, survey_records
+from .statistics import FeatureStatisticsJson
 
 #: Tensors whose values are kept for a look; larger ones are drawn to their ends piece by piece.
 _MOST_READ: Final = 64 * MIB

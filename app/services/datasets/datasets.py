@@ -64,6 +64,7 @@ from .unpublished_watch import UnpublishedWatch
 from .validate.problems import ValidationReport
 from .validate.tensorflow_check import check_with_tensorflow
 from .validate.validator import Validator
+from .version_statistics import Computing, VersionStatistics, VersionStatisticsJson
 
 #: Requests to the store under way for listings and for reading ahead, over all requests of a replica.
 _STORE_THREADS: Final = 16
@@ -177,6 +178,7 @@ class Datasets:
         self._appends = Appends(self._backend, limits, groups, images or ImageProcesses())
         self._memory = memory or MemoryPool(sys.maxsize)
         self._publications = Publications(publish_wait_s, self._memory)
+        self._statistics = VersionStatistics(publish_wait_s, self._memory)
         self._collector = Collector(self._backend)
         self._is_closed = False
 
@@ -482,6 +484,18 @@ class Datasets:
         """
         reader = Reader(self._backend.open(name))
         return reader.read_records(version, split, offset, length, order, budget)
+
+    def statistics(self, name: str, version: str, split: str) -> VersionStatisticsJson | Computing:
+        """The statistics of each feature of a split; or, while they are being found, how far that is.
+
+        They are found by the first who asks, and kept beside the version.
+
+        Raises:
+            NotFound: no such version or split (`version_not_found`, `split_not_found`).
+            Overloaded: there is no memory for it, or too much waits.
+            CorruptData: the stored rows do not match their checksums.
+        """
+        return self._statistics.get(self._backend.open(name), version, split)
 
     def delete_version(self, name: str, version: str) -> None:
         """Delete a published version: it is found no more, and an hour later collection takes its bytes.

@@ -18,6 +18,7 @@
 | `<d>/<version>/<file>`                    | put     | shards and the files beside them                   |
 | `<d>/<version>/_manifest.json`            | once    | the publication, or why it was aborted             |
 | `<d>/<version>/_deleted.json`             | once    | the version was deleted                            |
+| `<d>/<version>/_statistics-<split>.1.json` | once   | the statistics of a split; 1 is their form         |
 | `_imports/<d>/<id>`                       | put     | that a replica runs an import (`imports.runs`)     |
 | `_probe/<nonce>`                          | put     | nothing for long: tries the store, tells its time  |
 
@@ -151,3 +152,6 @@ class Layout:
 
     def deleted(self, n: int) -> str:
         return self.file(n, DELETED)
+
+    def statistics(self, n: int, split: str) -> str:
+        return self.file(n, f"_statistics-{split}.1.json")

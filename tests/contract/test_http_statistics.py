@@ -1,0 +1,215 @@
+"""Statistics of a published version: found once, kept beside it, compared with those of another."""
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from app.main import create_app_with
+from app.settings import Settings
+from app.storage.obstore_store import open_store
+from openapi.recorded import serving
+from tests.stores import FaultStore, Operation, When
+from tests.waiting import wait_for
+
+URL = "/v1/datasets/d"
+STATISTICS = f"{URL}/versions/1.0.0/statistics"
+STORED = "d/1.0.0/_statistics-train.1.json"
+
+
+class WatchedStore(FaultStore):
+    """A store that counts how often the rows are read, and may keep them back."""
+
+    def __init__(self) -> None:
+        self.inner = open_store("memory://")
+        self.num_reads = 0
+        self.may_read = threading.Event()
+        self.may_read.set()
+        self.fails = False
+        super().__init__(self.inner, self._watch)
+
+    def _watch(self, when: When, operation: Operation, key: str) -> None:
+        if when == "before" and ".tfrecord-" in key and operation.startswith(("get", "read")):
+            self.num_reads += 1
+            self.may_read.wait()
+
+
+@pytest.fixture
+def store() -> WatchedStore:
+    return WatchedStore()
+
+
+@pytest.fixture
+def client(store: WatchedStore) -> Iterator[httpx.Client]:
+    app = create_app_with(Settings(storage_url="memory://"), store=store)
+    with serving(app) as client:
+        yield client
+        store.may_read.set()
+
+
+@pytest.fixture
+def impatient(store: WatchedStore) -> Iterator[httpx.Client]:
+    app = create_app_with(Settings(storage_url="memory://"), store=store, publish_wait_s=0.01)
+    with serving(app) as client:
+        yield client
+        store.may_read.set()
+
+
+def publish(client: httpx.Client, rows: list[dict[str, Any]], split: str = "train") -> None:
+    assert client.post(f"{URL}/records?split={split}", json=rows).status_code == 201
+    assert client.post(f"{URL}/versions?num_shards=3").status_code == 201
+
+
+def rows(start: int, stop: int) -> list[dict[str, Any]]:
+    return [
+        {"n": n, "x": n / 4, "name": f"name {n % 3}", "tags": list(range(n % 4))} for n in range(start, stop)
+    ]
+
+
+def test_all_shards_count(client: httpx.Client) -> None:
+    publish(client, rows(0, 100))
+    answer = client.get(STATISTICS)
+    assert answer.status_code == 200
+    found = answer.json()
+    assert (found["dataset"], found["version"], found["split"], found["num_records"]) == (
+        "d",
+        "1.0.0",
+        "train",
+        100,
+    )
+    n, x, name, tags = (found["features"][feature] for feature in ("n", "x", "name", "tags"))
+    assert (n["min"], n["max"], n["mean"], n["num_values"]) == (0, 99, 49.5, 100)
+    assert x["std"] == pytest.approx(np.std(np.arange(100) / 4))
+    assert x["distribution"]["quantiles"][::50] == [0, 12.25, 24.75]
+    assert name["values"]["top"] == [
+        {"value": "name 0", "count": 34},
+        {"value": "name 1", "count": 33},
+        {"value": "name 2", "count": 33},
+    ]
+    assert (tags["min_num_values"], tags["max_num_values"]) == (0, 3)
+    assert tags["num_values_distribution"]["counts"] == [25, 25, 25, 25]
+
+
+def test_they_are_what_describe_says(client: httpx.Client) -> None:
+    publish(client, rows(0, 50))
+    described = client.get(f"{URL}/versions/1.0.0/describe").json()["features"]
+    for name, found in client.get(STATISTICS).json()["features"].items():
+        assert {key: found[key] for key in described[name]} == {
+            key: pytest.approx(value) if key in ("mean", "std", "mean_length") else value
+            for key, value in described[name].items()
+        }
+
+
+def test_rows_are_read_once_whoever_asks(client: httpx.Client, store: WatchedStore) -> None:
+    publish(client, rows(0, 10))
+    first = client.get(STATISTICS)
+    num_reads = store.num_reads
+    assert num_reads
+    assert client.get(STATISTICS).content == first.content
+    with serving(create_app_with(Settings(storage_url="memory://"), store=store)) as replica:
+        assert replica.get(f"{URL}/versions/latest/statistics").content == first.content
+    assert store.num_reads == num_reads
+
+
+def test_what_another_replica_stored_first_is_told(client: httpx.Client, store: WatchedStore) -> None:
+    publish(client, rows(0, 10))
+    client.get(STATISTICS)
+    stored = store.inner.get(STORED)
+    store.inner.delete(STORED)
+    store.may_read.clear()
+    before = store.num_reads
+    with serving(create_app_with(Settings(storage_url="memory://"), store=store)) as replica:
+        answers: list[httpx.Response] = []
+        asking = threading.Thread(target=lambda: answers.append(replica.get(STATISTICS)))
+        asking.start()
+        wait_for(lambda: store.num_reads > before)
+        store.inner.create(STORED, stored)
+        store.may_read.set()
+        asking.join()
+    assert answers[0].status_code == 200
+    assert store.inner.get(STORED) == stored
+
+
+def test_who_does_not_wait_is_told_how_far_it_is(impatient: httpx.Client, store: WatchedStore) -> None:
+    while (
+        impatient.post(
+            f"{URL}/records?split=train&publish=true", json=rows(0, 10), headers={"Idempotency-Key": "k"}
+        ).status_code
+        == 202
+    ):
+        pass
+    store.may_read.clear()
+    answer = impatient.get(STATISTICS)
+    assert (answer.status_code, answer.headers["retry-after"]) == (202, "1")
+    assert answer.json() == {
+        "dataset": "d",
+        "version": "1.0.0",
+        "split": "train",
+        "state": "computing",
+        "percent": 0,
+    }
+    store.may_read.set()
+    while (answer := impatient.get(STATISTICS)).status_code == 202:
+        pass
+    assert answer.json()["num_records"] == 10
+
+
+def test_they_are_no_part_of_the_version(client: httpx.Client, store: WatchedStore) -> None:
+    publish(client, rows(0, 10))
+    before = client.get(f"{URL}/versions/1.0.0/tar").content
+    client.get(STATISTICS)
+    assert STORED in {info.key for info in store.inner.list("d")}
+    assert client.get(f"{URL}/versions/1.0.0/tar").content == before
+    assert client.post(f"{URL}/versions/1.0.0/validate").json()["problems"] == []
+    assert client.get(f"{URL}/versions/1.0.0/files/_statistics-train.1.json").status_code == 404
+
+
+def test_damage_to_what_is_kept_is_told(client: httpx.Client, store: WatchedStore) -> None:
+    publish(client, rows(0, 10))
+    client.get(STATISTICS)
+    data = store.inner.get(STORED)
+    store.inner.delete(STORED)
+    store.inner.create(STORED, data.replace(b'"num_records":10', b'"num_records":11'))
+    with serving(create_app_with(Settings(storage_url="memory://"), store=store)) as replica:
+        answer = replica.get(STATISTICS)
+    assert (answer.status_code, answer.json()["code"]) == (500, "corrupt_data")
+
+
+def test_splits_and_versions_are_compared(client: httpx.Client) -> None:
+    client.post(f"{URL}/records?split=test", json=rows(0, 40))
+    publish(client, rows(0, 40))
+    same = client.get(f"{STATISTICS}?against_split=test").json()
+    assert same["against"]["split"] == "test"
+    assert same["drift"] == {"n": 0, "x": 0, "name": 0, "tags": 0}
+    publish(client, rows(1000, 1120))
+    later = client.get(f"{URL}/versions/latest/statistics?against_version=1.0.0").json()
+    assert (later["version"], later["against"]["version"]) == ("1.1.0", "1.0.0")
+    assert later["drift"]["n"] > 0.3
+    assert later["drift"]["name"] < 0.01
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("?split=other", "split_not_found"),
+        ("?against_split=other", "split_not_found"),
+        ("?against_version=9.9.9", "version_not_found"),
+        ("?against=test", "unknown_parameter"),
+    ],
+    ids=["split", "against-split", "against-version", "unknown"],
+)
+def test_what_is_not_there(client: httpx.Client, query: str, code: str) -> None:
+    publish(client, rows(0, 3))
+    assert client.get(STATISTICS + query).json()["code"] == code
+
+
+def test_hostile_names_and_values_are_told_as_they_are(client: httpx.Client) -> None:
+    name = "<script>alert(1)</script>"
+    publish(client, [{name: "</svg><script>"}, {name: "\u0000\u202e"}])
+    found = client.get(STATISTICS).json()["features"][name]
+    assert {each["value"] for each in found["values"]["top"]} == {"</svg><script>", "\u0000\u202e"}
+    assert json.dumps(found)

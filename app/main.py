@@ -38,6 +38,7 @@ from .api.routes import (
     forms,
     health,
     imports,
+    inference,
     records,
     tensors,
     versions,
@@ -78,7 +79,7 @@ logger = logging.getLogger(__name__)
 _SWITCH_INTERVAL_S: Final = 0.0005
 
 #: Those of small requests first.
-_ROUTES: Final = (tensors, examples, records, datasets, versions, imports, care, forms, health)
+_ROUTES: Final = (tensors, examples, records, datasets, versions, imports, care, forms, inference, health)
 _PAGES: Final = (docs, assets, file, datasets_pages, version_pages, rows_pages)
 
 #: The condition of readiness that all workers have in common.

@@ -102,6 +102,7 @@ def run_generated(tools: Path) -> None:
         "openapi-python-client": (tools / "python", HERE / "client.py"),
         "openapi-typescript": ("node", BUILD / "js" / "fetch.js"),
         "hey-api": ("node", BUILD / "js" / "hey.js"),
+        "tritonclient": (tools / "python", HERE / "triton.py"),
     }
     with tempfile.TemporaryDirectory() as folder:
         service = start(Path(folder))

@@ -161,6 +161,47 @@ _OPEN_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
             "inputs": {"description": "Of the Open Inference Protocol, or arrays by name."},
         },
     },
+    "InferenceBody": {
+        "type": "object",
+        "description": "Inputs, and which outputs are wanted; all of them where `outputs` is left out.",
+        "required": ["inputs"],
+        "properties": {
+            "id": {"type": "string"},
+            "inputs": {"type": "array", "items": {"$ref": "#/components/schemas/InferenceTensor"}},
+            "outputs": {"type": "array", "items": {"$ref": "#/components/schemas/InferenceOutput"}},
+            "parameters": {"type": "object", "properties": {"binary_data_output": {"type": "boolean"}}},
+        },
+    },
+    "InferenceOutput": {
+        "type": "object",
+        "required": ["name"],
+        "properties": {
+            "name": {"type": "string"},
+            "parameters": {"type": "object", "properties": {"binary_data": {"type": "boolean"}}},
+        },
+    },
+    "InferenceTensor": {
+        "type": "object",
+        "description": "With `data`, or with `binary_data_size` bytes behind the JSON.",
+        "required": ["name", "datatype", "shape"],
+        "properties": {
+            "name": {"type": "string"},
+            "datatype": {"type": "string"},
+            "shape": {"type": "array", "items": _INTEGER},
+            "data": {"type": "array", "items": {}},
+            "parameters": {"type": "object", "properties": {"binary_data_size": _INTEGER}},
+        },
+    },
+    "InferenceAnswer": {
+        "type": "object",
+        "required": ["model_name", "outputs"],
+        "properties": {
+            "model_name": {"type": "string"},
+            "model_version": {"type": "string"},
+            "id": {"type": "string"},
+            "outputs": {"type": "array", "items": {"$ref": "#/components/schemas/InferenceTensor"}},
+        },
+    },
     "ImportBody": {
         "type": "object",
         "required": ["source"],
@@ -200,6 +241,7 @@ _TAGS: Final = {
     "versions": "What was published: manifests, files and rows.",
     "care": "Versions deleted, leftovers collected, what is stored checked.",
     "forms": "Which forms there are.",
+    "inference": "Tensors converted by models of the Open Inference Protocol.",
     "health": "Probes.",
 }
 #: Schemas of answers, as routes ask for them.

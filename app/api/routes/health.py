@@ -161,5 +161,5 @@ def server() -> Handler:
 
 
 async def _server(_: Request) -> Response:
-    about: ServerJson = {"name": "shardsmith", "version": __version__, "extensions": []}
+    about: ServerJson = {"name": "shardsmith", "version": __version__, "extensions": ["binary_tensor_data"]}
     return JSONResponse(about)

@@ -11,7 +11,7 @@ The list is `inputs` (a request; what it asks for in `outputs` is ignored) or `o
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
@@ -43,6 +43,7 @@ from ..json.forms import IGNORED_MEMBERS, check_name, is_oip, member_pointer, re
 from ..json.items import flatten
 from ..json.tape import Items, members_of
 from ..json.tensors.read import read_tensor
+from ..json.tensors.write import write as write_json
 from ..json.texts import quote
 from ..kernels.json.tape import ARRAY, OBJECT
 from ..options import TensorDecodeOptions, TensorEncodeOptions
@@ -55,6 +56,7 @@ _STRING_LENGTH: Final = struct.Struct("<I")
 _MAX_STRING_BYTES: Final = 2**32 - 1
 #: Strings whose offsets are Python's integers at one time.
 _STRINGS_AT_ONCE: Final = 65_536
+_AS_JSON: Final = TensorEncodeOptions(layout="oip")
 #: A response has to name its model.
 _MODEL_NAME: Final = "shardsmith"
 
@@ -86,7 +88,7 @@ def read(body: ByteStream | ByteFile, options: TensorDecodeOptions, budget: Budg
     return read_body(body, options, budget).arrays
 
 
-def write(arrays: Sequence[Array], _options: TensorEncodeOptions, _budget: Budget) -> Encoded:
+def write(arrays: Sequence[Array], _options: TensorEncodeOptions, budget: Budget) -> Encoded:
     """A response that holds all arrays as binary data, and the length of its JSON.
 
     Arrays without a name are output_0, output_1, ... by their position.
@@ -97,18 +99,45 @@ def write(arrays: Sequence[Array], _options: TensorEncodeOptions, _budget: Budge
     """
     names = [position_name(array, "output_", index) for index, array in enumerate(arrays)]
     check_distinct(names)
-    outputs: list[str] = []
-    for name, array in zip(names, arrays, strict=True):
+    named = [(replace(array, name=name), True) for array, name in zip(arrays, names, strict=True)]
+    return write_response({"model_name": _MODEL_NAME}, named, budget)
+
+
+def write_response(
+    members: Mapping[str, str], outputs: Iterable[tuple[Array, bool]], budget: Budget
+) -> Encoded:
+    """A response, and the length of its JSON.
+
+    Args:
+        members: what stands in front of the outputs.
+        outputs: named, each with whether it goes behind the JSON as bytes.
+
+    Raises:
+        UnprocessableInput: as `write`.
+        LimitExceeded: the JSON is larger than the budget.
+    """
+    described: list[str] = []
+    behind: list[Iterator[Buffer]] = []
+    for array, is_binary in outputs:
+        name = str(array.name)
         check_dtype(name, array.dtype)
+        if not is_binary:
+            text = bytearray()
+            for piece in write_json([array], _AS_JSON, budget):
+                budget.charge(memoryview(piece).nbytes, "The JSON of the response")
+                text += piece
+            described.append(text.decode())
+            continue
         shape = ",".join(map(str, array.shape))
         size = _string_bytes(name, array.strings) if array.dtype.is_string else array.num_bytes
-        outputs.append(
+        described.append(
             f'{{"name":{quote(name)},"datatype":"{array.dtype.oip}","shape":[{shape}],'
             f'"parameters":{{"{_BINARY_SIZE}":{size}}}}}'
         )
-    head = f'{{"model_name":"{_MODEL_NAME}","outputs":[{",".join(outputs)}]}}'.encode()
-    contents = (_serialize_strings(a.strings) if a.dtype.is_string else a.pieces() for a in arrays)
-    return Encoded(chain([head], chain.from_iterable(contents)), len(head))
+        behind.append(_serialize_strings(array.strings) if array.dtype.is_string else array.pieces())
+    front = "".join(f"{quote(name)}:{quote(text)}," for name, text in members.items())
+    head = f'{{{front}"outputs":[{",".join(described)}]}}'.encode()
+    return Encoded(chain([head], chain.from_iterable(behind)), len(head))
 
 
 def read_body(

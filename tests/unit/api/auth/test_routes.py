@@ -43,7 +43,7 @@ def test_what_destroys_needs_admin_and_what_changes_needs_write() -> None:
         assert methods.get("DELETE", "admin") == "admin"
         assert methods.get("PUT", "write") == "write"
         assert methods.get("GET", "read") in ("read", None)
-        assert path.startswith(("/v1", "/ui")) or set(methods.values()) == {None}
+        assert path.startswith(("/v1", "/v2/models", "/ui")) or set(methods.values()) == {None}
 
 
 def meant_by_router(path: str) -> tuple[str, Any] | None:

@@ -54,5 +54,6 @@ LANGUAGES: Final = (
         small=_JAVA_SMALL,
     ),
     Language("javascript", ("node",), ("node", EXAMPLES / "javascript" / "shardsmith.mjs")),
+    Language("php", ("php",), ("php", EXAMPLES / "php" / "shardsmith.php")),
     Language("ruby", ("ruby",), ("ruby", EXAMPLES / "ruby" / "shardsmith.rb")),
 )

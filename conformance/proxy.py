@@ -89,9 +89,18 @@ def faulty(url: str, seed: object) -> Iterator[tuple[str, Faults]]:
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", faults
     finally:
-        loop.call_soon_threadsafe(server.close)
+        asyncio.run_coroutine_threadsafe(_end(server), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
+        loop.close()
+
+
+async def _end(server: asyncio.Server) -> None:
+    server.close()
+    connections = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in connections:
+        task.cancel()
+    await asyncio.gather(*connections, return_exceptions=True)
 
 
 async def _serve(client: Streams, service: tuple[str, int], faults: Faults) -> bool:

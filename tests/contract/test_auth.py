@@ -185,6 +185,26 @@ def test_ones_own_schema_can(client: httpx.Client) -> None:
     assert answer.status_code == 200, answer.text
 
 
+def test_the_rows_of_another_tenant_cannot_be_mixed_in(client: httpx.Client) -> None:
+    rows = client.post(
+        "/v1/datasets/globex-mix/records", content=ROWS, headers={**JSON, **as_("globex-8e8e")}
+    )
+    assert rows.status_code == 201, rows.text
+    published = client.post("/v1/datasets/globex-mix/versions", headers=as_("globex-8e8e"))
+    assert published.status_code == 201, published.text
+    there, absent = (
+        client.get(
+            f"/v1/datasets/globex-mix/versions/latest/records?mix=train:1,{name}@latest/train:1",
+            headers=as_("globex-8e8e"),
+        )
+        for name in ("acme-x", "acme-y")
+    )
+    assert there.status_code == absent.status_code == 404
+    assert there.json()["code"] == "dataset_not_found"
+    assert there.text.replace("acme-x", "acme-y") == absent.text
+    assert client.delete("/v1/datasets/globex-mix", headers=as_("globex-8e8e")).status_code in (204, 403)
+
+
 def test_a_list_has_ones_own_datasets_alone(client: httpx.Client) -> None:
     created = client.put("/v1/datasets/globex-list", headers=as_("globex-8e8e"))
     assert created.status_code in (200, 201)

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeGuard, get_args
 
+from ...errors import NotFound
+
 #: `read` what is stored and convert, `write` datasets, `admin`: what destroys. None includes another.
 Right = Literal["read", "write", "admin"]
 SCOPES: Final[tuple[Right, ...]] = get_args(Right)
@@ -79,3 +81,14 @@ def visible_to(scope: Mapping[str, Any], datasets: Iterable[str]) -> list[str]:
     """Those of `datasets` that who asks may know of."""
     principal = principal_of(scope)
     return [name for name in datasets if principal is None or principal.owns(name)]
+
+
+def require_visible(scope: Mapping[str, Any], datasets: Iterable[str]) -> None:
+    """Refuse datasets that who asks may not know of, as if they were not there.
+
+    Raises:
+        NotFound: one of them is such (`dataset_not_found`).
+    """
+    named = list(datasets)
+    for name in set(named) - set(visible_to(scope, named)):
+        raise NotFound(f"There is no dataset {name!r}.", code="dataset_not_found")

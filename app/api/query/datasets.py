@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Set
+from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from fastapi import Query
@@ -13,6 +15,7 @@ from ...codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from ...domain.compression import Compression
 from ...domain.schema import Schema
 from ...domain.sharding.division import parse_fractions
+from ...domain.sharding.mixture import MAX_ROUND
 from ...domain.sharding.row_order import MAX_SHUFFLE_BUFFER, RowOrder
 from ...domain.sharding.shard_plan import MAX_SHARDS
 from ...errors import MalformedInput
@@ -38,6 +41,12 @@ from .types import (
 #: Parameters that speak of another one.
 _OF_SHUFFLE: Final = frozenset({"seed", "epoch"})
 _OF_BATCH: Final = frozenset({"drop_remainder"})
+#: Those of one split.
+_NOT_MIXED: Final = frozenset({"split", "offset", "length"})
+_MOST_MIXED: Final = 16
+_MIXED: Final = re.compile(
+    r"((?P<dataset>[^@/:,]+)@(?P<version>[^@/:,]+)/)?(?P<split>[^@/:,]+):(?P<weight>[0-9]{1,5})", re.ASCII
+)
 
 
 class PublishQuery(NoQuery):
@@ -207,10 +216,32 @@ class StatisticsQuery(NoQuery):
     ] = None
 
 
+@dataclass(frozen=True, slots=True)
+class MixedSplit:
+    """A split of a mixture, and how many of its rows come in a round.
+
+    Attributes:
+        dataset, version: None: those of the path.
+    """
+
+    dataset: str | None
+    version: str | None
+    split: str
+    weight: int
+
+
 class RowsQuery(NoQuery):
     """Parameters of `GET .../records`."""
 
     split: Annotated[str, Field(description="The split to read.")] = "train"
+    mix: Annotated[
+        str | None,
+        Field(
+            description="Several splits in turns, in place of `split`: `train:3,validation:1`, or "
+            "`train:3,other@1.0.0/train:1` with one of another dataset. Of the weights, each split gets its "
+            "share at any place, until one has no more rows."
+        ),
+    ] = None
     offset: Annotated[int, Field(ge=0, description="Rows to skip, in the order of the version.")] = 0
     length: Annotated[int | None, Field(ge=0, description="Rows to read at most; all by default.")] = None
     shuffle_buffer: Annotated[
@@ -307,6 +338,34 @@ class RowsQuery(NoQuery):
             self.drop_remainder,
         )
 
+    def mixture(self) -> tuple[MixedSplit, ...] | None:
+        """What is mixed; None where it is one split.
+
+        Raises:
+            MalformedInput: it cannot be read, or contradicts another parameter.
+        """
+        if self.mix is None:
+            return None
+        for name in sorted(self.model_fields_set & _NOT_MIXED):
+            raise MalformedInput(
+                f"?{name}= is of one split, and ?mix= names several. Leave one of them out.",
+                code="inapplicable_parameter",
+                extra={"parameter": name},
+            )
+        found = [_MIXED.fullmatch(item) for item in self.mix.split(",", _MOST_MIXED)]
+        parts = tuple(
+            MixedSplit(item["dataset"], item["version"], item["split"], int(item["weight"]))
+            for item in found
+            if item is not None
+        )
+        if len(parts) < len(found) or len(parts) > _MOST_MIXED or not all(part.weight for part in parts):
+            raise _unmixable(f"Name 1 to {_MOST_MIXED} splits, each with a weight: train:3,validation:1.")
+        if len({(part.dataset, part.version, part.split) for part in parts}) < len(parts):
+            raise _unmixable("A split is there twice. Add up its weights.")
+        if sum(part.weight for part in parts) > MAX_ROUND:
+            raise _unmixable(f"The weights are more than {MAX_ROUND} together. Choose smaller ones.")
+        return parts
+
     def _refuse_alone(self, names: Set[str], needed: str) -> None:
         given = sorted(self.model_fields_set & names)
         if given and not getattr(self, needed):
@@ -358,6 +417,12 @@ class RowsQuery(NoQuery):
                 extra={"parameter": "batch"},
             )
         refuse_inapplicable(self, written=form, applied={"layout"})
+
+
+def _unmixable(fault: str) -> MalformedInput:
+    return MalformedInput(
+        f"?mix= is no mixture. {fault}", code="invalid_parameter", extra={"parameter": "mix"}
+    )
 
 
 def _invalid(name: str, fault: str, value: int) -> MalformedInput:

@@ -26,6 +26,7 @@ from ..answers import (
     records_options,
     underway_answer,
 )
+from ..auth.principal import require_visible
 from ..body.schemas import declared_transforms, transformed
 from ..downloads.files import Download, Downloads
 from ..execution.job import Answer, Job, Plan
@@ -295,24 +296,34 @@ def read_records(dataset: str, version: str, query: RowsParameters, headers: Neg
     """Rows of a split in any records form: in order, or shuffled, batched and shared out for training.
 
     `offset` and `length` count in the order of the version, before rows are shuffled or shared out; `start`
-    and `stop` count in the order of the epoch, which is that of all workers.
+    and `stop` count in the order of the epoch, which is that of all workers. `mix` takes several splits in
+    turns.
     """
     chosen = choose_output(RECORDS_OUT, headers, to=query.to, default="ndjson")
     query.refuse_inapplicable(chosen.form)
-    order = query.row_order()
+    order, mixture = query.row_order(), query.mixture()
     transforms = declared_transforms(query.transforms)
     batch = query.rows_of_message(chosen.form)
 
     def work(job: Job, _: ByteStream) -> Answer:
-        rows = job.services.datasets.read_records(
-            dataset,
-            version,
-            query.split,
-            offset=query.offset,
-            length=query.length,
-            order=order,
-            budget=job.budget,
-        )
+        datasets = job.services.datasets
+        if mixture is None:
+            rows = datasets.read_records(
+                dataset,
+                version,
+                query.split,
+                offset=query.offset,
+                length=query.length,
+                order=order,
+                budget=job.budget,
+            )
+        else:
+            parts = [
+                (part.dataset or dataset, part.version or version, part.split, part.weight)
+                for part in mixture
+            ]
+            require_visible(job.request.scope, [part[0] for part in parts])
+            rows = datasets.read_mixture(parts, order=order, budget=job.budget)
         skipped = SkippedRows() if query.on_error == "skip" else None
         rows = transformed(rows, job, transforms, skipped)
         if batch is not None:

@@ -7,12 +7,13 @@ are shuffled at a time; how many does not change the order.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 
 from ...domain.limits import MIB
+from ...domain.sharding.mixture import MixedPart
 from ...domain.sharding.row_order import Part, RowOrder
 from ...domain.sharding.windows import Ints, Windows
 from ...runtime.budget import Budget
@@ -27,9 +28,10 @@ _BLOCK_BYTES: Final = 1 * MIB
 #: For each record of a window, while it is found out where it goes: some eight arrays of int64.
 _NUMBERS_BYTES: Final = 64
 _WHAT: Final = "The shuffle buffer"
+_NOTHING: Final = Strings(np.empty(0, np.uint8), np.zeros(1, np.int64))
 
 
-def pick_frames(frames: Iterator[FrameBlock], part: Part, budget: Budget) -> Iterator[FrameBlock]:
+def pick_frames(frames: Iterator[FrameBlock], part: Part | MixedPart, budget: Budget) -> Iterator[FrameBlock]:
     """The records of `part`, in the order in which they come; their numbers are their places."""
     for block in frames:
         places = part.between(block.first_record, block.first_record + block.num_records)
@@ -46,7 +48,11 @@ def pick_frames(frames: Iterator[FrameBlock], part: Part, budget: Budget) -> Ite
 
 
 def shuffle_frames(
-    frames: Iterator[FrameBlock], order: RowOrder, windows: Windows, part: Part, budget: Budget
+    frames: Iterator[FrameBlock],
+    order: RowOrder,
+    windows: Windows,
+    part: Part | MixedPart,
+    budget: Budget,
 ) -> Iterator[FrameBlock]:
     """The records of `part`, in `order`.
 
@@ -68,6 +74,45 @@ def shuffle_frames(
             rows = order.arrange_rows(windows, window, until)[part.between(first, end) - first]
             yield from held.take(rows, window, until)
             window = until
+
+
+def mix_frames(
+    sources: Sequence[Iterator[FrameBlock]], turns: Iterator[Ints], budget: Budget
+) -> Iterator[FrameBlock]:
+    """The records of several sources in turns.
+
+    Args:
+        sources: by number.
+        turns: the number of the source that each record comes from, some at a time.
+
+    Raises:
+        LimitExceeded: what is read of all sources takes more than the budget has.
+    """
+    held = [_NOTHING] * len(sources)
+    with Lease(budget) as lease:
+        for left in turns:
+            while len(left):
+                for source in np.unique(left).tolist():
+                    if not len(held[source]):
+                        held[source] = _frames_of(next(sources[source]))
+                num_ready = min(_num_ready(left, source, len(frames)) for source, frames in enumerate(held))
+                ready, left = left[:num_ready], left[num_ready:]
+                counts = np.bincount(ready, minlength=len(sources)).tolist()
+                parts = [frames.part(0, count) for frames, count in zip(held, counts, strict=True)]
+                held = [frames.part(count, len(frames)) for frames, count in zip(held, counts, strict=True)]
+                # What is held; and of what leaves, all of it together and in its order.
+                size = sum(part.nbytes for part in parts)
+                lease.charge(sum(frames.nbytes for frames in held) + 3 * size, "Records of a mixture")
+                numbers = np.empty(num_ready, np.int64)
+                numbers[np.argsort(ready, kind="stable")] = np.arange(num_ready)
+                yield from _blocks(_take(join_strings(parts), numbers))
+                lease.release()
+
+
+def _num_ready(turns: Ints, source: int, num_held: int) -> int:
+    """How many of the turns come before the first for which a source has no record at hand."""
+    mine = np.flatnonzero(turns == source)
+    return int(mine[num_held]) if len(mine) > num_held else len(turns)
 
 
 class _Lanes:

@@ -59,6 +59,7 @@ from .publish.waiting import WaitingAppends, WaitingJson
 from .read.overview import Published, Summary, read_history, summarize
 from .read.reader import Reader
 from .read.stored_file import StoredFile
+from .read.stored_split import StoredSplit, read_mixture
 from .read.tar import VersionTar
 from .unpublished_watch import UnpublishedWatch
 from .validate.problems import ValidationReport
@@ -482,8 +483,27 @@ class Datasets:
             UnprocessableInput: a negative offset or length (`invalid_range`).
             CorruptData: the stored rows do not match their checksums; also as batches are drawn.
         """
-        reader = Reader(self._backend.open(name))
-        return reader.read_records(version, split, offset, length, order, budget)
+        return self._open_split(name, version, split).read(offset, length, order, budget)
+
+    def read_mixture(
+        self, parts: Sequence[tuple[str, str, str, int]], *, order: RowOrder = IN_ORDER, budget: Budget
+    ) -> Records:
+        """Rows of several splits in turns, until one that has its turn has no more rows.
+
+        Args:
+            parts: dataset, version, split and weight of each: so many of its rows come in a round.
+            order: in which each comes, and which share of the mixture.
+
+        Raises:
+            NotFound: no such dataset, version or split.
+            UnprocessableInput: their features differ (`mixed_schemas`).
+            CorruptData: the stored rows do not match their checksums; also as batches are drawn.
+        """
+        splits = [self._open_split(name, version, split) for name, version, split, _ in parts]
+        return read_mixture(splits, [weight for *_, weight in parts], order, budget)
+
+    def _open_split(self, name: str, version: str, split: str) -> StoredSplit:
+        return Reader(self._backend.open(name)).open_split(version, split)
 
     def statistics(self, name: str, version: str, split: str) -> VersionStatisticsJson | Computing:
         """The statistics of each feature of a split; or, while they are being found, how far that is.

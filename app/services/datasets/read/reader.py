@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from hashlib import sha256
 
-from ....codecs.columns import Records
 from ....domain.manifest import Manifest
 from ....domain.names import check_file_name, check_split_name, parse_version
-from ....domain.sharding.row_order import RowOrder
-from ....errors import Conflict, CorruptData, NotFound, UnprocessableInput
-from ....runtime.budget import Budget
+from ....errors import Conflict, CorruptData, NotFound
 from ....storage.object_store import ObjectNotFound, exists
 from ..objects.dataset import Dataset
 from ..objects.dataset_info import dataset_info
@@ -17,9 +15,8 @@ from ..objects.layout import DATASET_INFO, MANIFEST, media_type
 from ..objects.stored_json import dump_json, open_json, read_again
 from ..pieces.pieces import SplitPieces
 from ..pieces.run_ahead import map_in
-from .row_plan import plan_rows
-from .rows import read_rows
 from .stored_file import StoredFile
+from .stored_split import StoredSplit
 from .tar import VersionTar, tar_members
 
 
@@ -119,35 +116,19 @@ class Reader:
             known[DATASET_INFO] = info
         return VersionTar(self._store, tar_members(manifest, known))
 
-    def read_records(
-        self,
-        version: str,
-        split: str,
-        offset: int,
-        length: int | None,
-        order: RowOrder,
-        budget: Budget,
-    ) -> Records:
-        """The rows `offset` to `offset + length` of a split, across its shards, as `order` says.
+    def open_split(self, version: str, split: str) -> StoredSplit:
+        """The rows of a split.
 
         Raises:
             NotFound: no such version or split (`split_not_found`).
-            UnprocessableInput: a negative offset or length (`invalid_range`).
-            CorruptData: the stored rows do not match their checksums; also as batches are drawn.
         """
-        if offset < 0 or (length is not None and length < 0):
-            raise UnprocessableInput("offset and length must not be negative.", code="invalid_range")
         check_split_name(split)
         n, manifest = self.find(version)
         entry = manifest.splits.get(split)
         if entry is None:
             raise NotFound(f"Version {manifest.version} has no split {split!r}.", code="split_not_found")
-        stop = entry.num_records if length is None else min(entry.num_records, offset + length)
-        part = order.part(max(0, stop - offset))
-        if not part.num_rows:
-            return Records(manifest.schema, iter(()), 0)
-        plan = plan_rows(self._pieces(n, manifest, split), offset, stop, order, part)
-        return read_rows(plan, order, manifest.schema, self._store, self._pool, budget)
+        pieces = partial(self._pieces, n, manifest, split)
+        return StoredSplit(manifest.schema, entry.num_records, pieces, self._store, self._pool)
 
     def _pieces(self, n: int, manifest: Manifest, split: str) -> SplitPieces:
         kept, name = self._known_splits, (self._layout.manifest(n), split)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+from ....domain.sharding.mixture import MixedPart
 from ....domain.sharding.row_order import Part, RowOrder
 from ....domain.sharding.windows import Windows
 from ..pieces.pieces import SplitPieces, StoredPiece
@@ -43,7 +44,7 @@ class RowPlan:
 
     pieces: Sequence[StoredPiece]
     kept: Sequence[Kept]
-    part: Part
+    part: Part | MixedPart
     windows: Windows | None = None
 
 
@@ -63,7 +64,7 @@ class _Run:
         return _Run(self.pieces, self.num_records, start, start + last - first, first)
 
 
-def plan_rows(split: SplitPieces, start: int, stop: int, order: RowOrder, part: Part) -> RowPlan:
+def plan_rows(split: SplitPieces, start: int, stop: int, order: RowOrder, part: Part | MixedPart) -> RowPlan:
     """A plan for `part`, which has rows, of the records `start` to `stop` of a split in `order`."""
     if not order.shuffle_buffer:
         first, last = part.bounds
@@ -94,7 +95,7 @@ def _numbered(runs: Iterable[_Run], row: int) -> Iterator[_Run]:
         row += run.stop - run.start
 
 
-def _in_lanes(runs: Sequence[_Run], windows: Windows, part: Part) -> Iterator[_Run]:
+def _in_lanes(runs: Sequence[_Run], windows: Windows, part: Part | MixedPart) -> Iterator[_Run]:
     """What lies in each lane of the windows that hold `part`, in the order in which windows need it."""
     first, last = windows.holding(*part.bounds)
     begins = [run.row for run in runs]

@@ -1,4 +1,4 @@
-"""The rows that a plan keeps, decoded: read, verified, put in order."""
+"""The rows that a plan keeps: read, verified, put in order; and decoded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from ....codecs.columns import Batch, Records
+from ....codecs.columns import Batch
 from ....codecs.messages.frame_order import pick_frames, shuffle_frames
 from ....codecs.messages.framing import FrameBlock, iter_frames
 from ....codecs.messages.messages import parse_messages
@@ -20,17 +20,12 @@ from ..pieces.stream import STORED_LIMITS, PieceStream, held_while_read
 from .row_plan import Kept, RowPlan
 
 
-def read_rows(
-    plan: RowPlan,
-    order: RowOrder,
-    schema: Schema,
-    store: ObjectStore,
-    pool: ThreadPoolExecutor,
-    budget: Budget,
-) -> Records:
-    """The rows of `plan`, in `order`.
+def read_frames(
+    plan: RowPlan, order: RowOrder, store: ObjectStore, pool: ThreadPoolExecutor, budget: Budget
+) -> Iterator[FrameBlock]:
+    """The records of `plan`, in `order`.
 
-    Raises, as batches are drawn:
+    Raises, as they are drawn:
         CorruptData: the stored rows do not match their checksums, or are fewer than were counted.
         LimitExceeded: the shuffle buffer takes more than the budget has.
 
@@ -41,10 +36,8 @@ def read_rows(
     stream = PieceStream(store, plan.pieces, pool)
     frames = _keep(iter_frames(stream, budget.anew(STORED_LIMITS), compression="none"), plan.kept)
     if plan.windows is None:
-        frames = pick_frames(frames, plan.part, budget)
-    else:
-        frames = shuffle_frames(frames, order, plan.windows, plan.part, budget)
-    return Records(schema, _parse(frames, schema, budget), plan.part.num_rows)
+        return pick_frames(frames, plan.part, budget)
+    return shuffle_frames(frames, order, plan.windows, plan.part, budget)
 
 
 def _keep(frames: Iterator[FrameBlock], kept: Sequence[Kept]) -> Iterator[FrameBlock]:
@@ -66,7 +59,12 @@ def _keep(frames: Iterator[FrameBlock], kept: Sequence[Kept]) -> Iterator[FrameB
     raise CorruptData("The stored shards hold fewer rows than their manifest says.")
 
 
-def _parse(frames: Iterator[FrameBlock], schema: Schema, budget: Budget) -> Iterator[Batch]:
+def parse_stored(frames: Iterator[FrameBlock], schema: Schema, budget: Budget) -> Iterator[Batch]:
+    """Stored records as rows.
+
+    Raises:
+        CorruptData: they cannot be read.
+    """
     try:
         yield from parse_messages(frames, RecordsDecodeOptions(schema=schema), budget).batches
     except (MalformedInput, UnprocessableInput) as error:

@@ -17,8 +17,7 @@ from app.errors import LimitExceeded
 from app.runtime.budget import Budget
 from app.runtime.streams import Buffer
 from app.services.datasets.pieces.pieces import Piece, SplitPieces, StoredPiece
-from app.services.datasets.read.row_plan import plan_rows
-from app.services.datasets.read.rows import read_rows
+from app.services.datasets.read.stored_split import StoredSplit
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.arrow_rows import as_arrow
 from tests.rows import PADDED, SCHEMA, records
@@ -45,9 +44,11 @@ class Rows:
         self.split = SplitPieces(pieces)
 
     def read(self, order: RowOrder, budget: Budget, start: int = 0, stop: int | None = None) -> Records:
-        stop = self.count if stop is None else stop
-        plan = plan_rows(self.split, start, stop, order, order.part(stop - start))
-        return read_rows(plan, order, self.schema, self.store, POOL, budget)
+        length = None if stop is None else stop - start
+        return self.stored().read(start, length, order, budget)
+
+    def stored(self) -> StoredSplit:
+        return StoredSplit(self.schema, self.count, lambda: self.split, self.store, POOL)
 
     def shuffled(self, buffer: int, budget: Budget | None = None) -> list[Any]:
         found = self.read(RowOrder(buffer, 1), budget or Budget())

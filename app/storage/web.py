@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from itertools import islice
 from typing import IO, Final
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -16,6 +17,7 @@ from ..domain.limits import KIB, MIB
 from ..domain.urls import hide_secrets
 from ..errors import InputError, LimitExceeded, StorageUnavailable, UnprocessableInput
 from ..runtime.streams import Buffer
+from ..runtime.threads import Threads
 from ..runtime.turns import pause, waiting
 from .source_objects import MAX_OBJECTS, SourceObject, nothing_at, source_changed
 
@@ -25,6 +27,9 @@ _LONGEST_ANSWER_S: Final = 600.0
 _TRIES: Final = 4
 _FIRST_WAIT_S: Final = 0.5
 _LONGEST_LIST: Final = 16 * MIB
+#: Objects of a list that are asked about at a time, and before the next ones are.
+_DESCRIBED: Final = 8
+_SUBMITTED: Final = 1000
 
 
 def is_web_url(url: str) -> bool:
@@ -74,8 +79,18 @@ class WebObjects:
         if not urlsplit(self._url).path.endswith(".txt"):
             yield self._describe(self._url)
             return
-        for url in self._listed():
-            yield self._describe(url)
+        urls = iter(self._listed())
+        with Threads(_DESCRIBED, thread_name_prefix="describe") as threads:
+            while some := list(islice(urls, _SUBMITTED)):
+                described = [threads.submit(self._describe, url) for url in some]
+                try:
+                    for future in described:
+                        with waiting():
+                            item = future.result()
+                        yield item
+                finally:
+                    for future in described:
+                        future.cancel()
 
     def _listed(self) -> dict[str, None]:
         """The URLs of the list; none is fetched before all are known to be right."""

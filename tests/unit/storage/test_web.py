@@ -1,8 +1,11 @@
 """Objects at URLs: read as they were listed, or not at all."""
 
+import ssl
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -159,3 +162,86 @@ def test_a_list_that_is_refused_asks_for_no_object(server: Server, text: str, co
         _list(server, text)
     assert caught.value.code == code
     assert server.requests == ["GET /in/files.txt"]
+
+
+def test_some_objects_of_a_list_are_asked_about_at_a_time(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each question is answered only once several have come, and never are there more than eight."""
+    names = [f"{k:02}.csv" for k in range(30)]
+    lock, together, most, under_way = threading.Lock(), threading.Barrier(5), 0, 0
+
+    def describe(handler: Handler) -> None:
+        nonlocal most, under_way
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        together.wait(120)
+        with lock:
+            under_way -= 1
+        handler.say(200, {"Content-Length": str(len(DATA)), "ETag": '"1"'})
+
+    monkeypatch.setattr(Handler, "do_HEAD", describe)
+    body = "\n".join(names).encode()
+    server.answer = lambda handler: handler.say(200, {"Content-Length": str(len(body))}, body)
+    found = [item.name for item in open_source(f"{server.url}/all.txt").list()]
+    assert found == [f"{server.url}/{name}" for name in names], "in their order"
+    assert 5 <= most <= 8
+
+
+def test_an_object_of_a_list_that_is_not_there_is_an_error(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def describe(handler: Handler) -> None:
+        missing = handler.path.endswith("7.csv")
+        handler.say(404 if missing else 200, {"Content-Length": "0" if missing else "200", "ETag": '"1"'})
+
+    monkeypatch.setattr(Handler, "do_HEAD", describe)
+    body = "\n".join(f"{k}.csv" for k in range(20)).encode()
+    server.answer = lambda handler: handler.say(200, {"Content-Length": str(len(body))}, body)
+    with pytest.raises(InputError) as caught:
+        list(open_source(f"{server.url}/all.txt").list())
+    assert caught.value.code == "source_not_found"
+    assert "7.csv" in caught.value.detail
+
+
+@pytest.mark.tools
+def test_a_server_is_trusted_by_the_certificates_that_are_configured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`SSL_CERT_FILE` names the authority of an in-house server; without it nothing is read."""
+    monkeypatch.setattr(web, "_FIRST_WAIT_S", 0.0)
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    request = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+    ]
+    request += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(request, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with Server(("127.0.0.1", 0), Handler) as found:
+        found.requests = []
+        found.socket = context.wrap_socket(found.socket, server_side=True)
+        thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            url = f"https://localhost:{found.server_port}/x.csv"
+            with pytest.raises(StorageUnavailable, match="certificate"):
+                list(open_source(url).list())
+            monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+            source = open_source(url)
+            [item] = source.list()
+            found.answer = serve(50, 60)
+            assert bytes(source.read(item, 50, 10)) == DATA[50:60]
+        finally:
+            found.shutdown()
+            thread.join()

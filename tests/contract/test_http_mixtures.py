@@ -19,7 +19,7 @@ def names(client: httpx.Client) -> list[str]:
         (1, "train", 2000, 40),
     ):
         rows = [{"id": first + i} for i in range(count)]
-        path = f"/v1/datasets/{made[name]}/records?split={split}"
+        path = f"/v1/datasets/{made[which]}/records?split={split}"
         assert client.post(path, json=rows).status_code == 201
     for name in made:
         assert client.post(f"/v1/datasets/{name}/versions").status_code == 201

@@ -13,7 +13,7 @@ import pytest
 def names(client: httpx.Client) -> list[str]:
     """Two datasets of rows with their numbers; the first one has two splits."""
     made = [f"m-{uuid.uuid4().hex[:8]}" for _ in range(2)]
-    for name, split, first, count in (
+    for which, split, first, count in (
         (0, "train", 0, 60),
         (0, "validation", 1000, 20),
         (1, "train", 2000, 40),

@@ -144,7 +144,8 @@ def _list(server: Server, text: str) -> list[str]:
 def test_a_list_names_objects_of_its_server(server: Server) -> None:
     names = _list(server, "# ours\r\n\na b.csv\n/ä.csv?x=y\nsub/c.csv")
     assert names == [f"{server.url}/{name}" for name in ("in/a b.csv", "ä.csv?x=y", "in/sub/c.csv")]
-    assert server.requests[1:] == ["HEAD /in/a%20b.csv", "HEAD /%C3%A4.csv?x=y", "HEAD /in/sub/c.csv"]
+    asked = {"HEAD /in/a%20b.csv", "HEAD /%C3%A4.csv?x=y", "HEAD /in/sub/c.csv"}
+    assert (set(server.requests[1:]), len(server.requests)) == (asked, 4)
 
 
 @pytest.mark.parametrize(

@@ -224,9 +224,8 @@ class VersionStatistics:
             part = self._memory.share()
             try:
                 budget = Budget(STORED_LIMITS, part)
-                rows = reader.read_records(
-                    manifest.version, split, offset, shard.num_records, IN_ORDER, budget
-                )
+                stored = reader.open_split(manifest.version, split)
+                rows = stored.read(offset, shard.num_records, IN_ORDER, budget)
                 for batch in rows.batches:
                     for column, of_feature in zip(batch.columns, found, strict=True):
                         of_feature.add(column, batch.num_rows)

@@ -92,6 +92,9 @@ def test_an_import_is_followed_by_events(importing: httpx.Client, incoming: Path
     assert importing.get(place, headers={**accept, "Last-Event-ID": "end"}).status_code == 204
     head = importing.head(place, headers=accept)
     assert (head.status_code, head.headers["Content-Type"]) == (200, "text/event-stream")
+    # A cache must not give one who listens what another one was told, nor the other way round.
+    told = importing.get(place)
+    assert {answer.headers["Vary"] for answer in (head, told)} == {"Accept, Accept-Encoding"}
     missing = importing.get(f"/v1/datasets/f/imports/{'0' * 32}", headers=accept)
     assert (missing.status_code, missing.json()["code"]) == (404, "import_not_found")
     assert importing.get(place, headers={"Accept": "text/html"}).json() == cancelled

@@ -12,7 +12,7 @@ from ...codecs.json.text import parse_json
 from ...domain.names import check_idempotency_key
 from ...runtime.streams import ByteStream
 from ...services.datasets.imports.status import ImportJson
-from ..answers import json_answer
+from ..answers import VARY, json_answer
 from ..body.documents import read_document
 from ..execution.events import Sight, asks_for_events, follow
 from ..execution.job import Answer, Job, Plan
@@ -104,7 +104,7 @@ def get_import(dataset: str, import_id: str, headers: NegotiatingHeaders) -> Pla
         return follow(look)
 
     def work(job: Job, _: ByteStream) -> Answer:
-        return json_answer(job.services.imports.follow(dataset, import_id).to_json())
+        return json_answer(job.services.imports.follow(dataset, import_id).to_json(), headers=VARY)
 
     return Plan(work, "store")
 

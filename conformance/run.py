@@ -43,8 +43,9 @@ def run(*command: str | Path, cwd: Path = HERE, **environment: str) -> str:
 
 
 def generate(tools: Path) -> None:
-    """Write all clients below `build/`."""
-    shutil.rmtree(BUILD, ignore_errors=True)
+    """Write all clients below `build/`, in place of older ones. Leave the examples, which may be in use."""
+    for made in ("go", "python", "hey", "js"):
+        shutil.rmtree(BUILD / made, ignore_errors=True)
     go = BUILD / "go"
     parts = "models,apis,supportingFiles,apiTests=false,modelTests=false,apiDocs=false,modelDocs=false"
     options = "packageName=shardsmith,withGoMod=false"

@@ -1,9 +1,14 @@
 // A client of Shardsmith in one file, with nothing but Node.js 18 or newer. Copy it into your project; the last lines
-// make a command of it. In a browser take page.html, since browsers do not stream bodies over HTTP/1.1.
+// make a command of it. Bodies are sent by node:http, since fetch holds all of a body that it sends as a stream.
 import { createHash, randomUUID } from "node:crypto";
+import { once } from "node:events";
 import { createReadStream } from "node:fs";
 import { mkdir, open, rename, rm, stat } from "node:fs/promises";
+import http from "node:http";
+import https from "node:https";
 import path from "node:path";
+import { buffer } from "node:stream/consumers";
+import { pipeline } from "node:stream/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 
@@ -30,14 +35,15 @@ export class Shardsmith {
   /**
    * Appends rows; resolves to what is stored of them. `open` gives an (async) iterable of Buffers, which are sent while
    * they are made; it is called again for each try. After an error this may be repeated with the same key.
-   * `sha256` (a Buffer) is that of the body, if it is known; the service compares it with what arrives.
+   * `sha256` (a Buffer) is that of the body, if it is known; else it follows the body as a trailer. The service compares
+   * it with what arrives.
    */
   async put(dataset, open, { type = "application/x-ndjson", key = newKey(), sha256 } = {}) {
     const headers = { "Content-Type": type, "Idempotency-Key": key };
     if (sha256) headers["Content-Digest"] = digest(sha256);
     return this.#call(
       `${dataset}/records`,
-      () => ({ method: "POST", headers, body: ReadableStream.from(open()), duplex: "half" }),
+      () => ({ headers, body: open() }),
       json,
     );
   }
@@ -124,7 +130,8 @@ export class Shardsmith {
       const { headers, ...rest } = await prepare();
       let after = null;
       try {
-        const answer = await fetch(`${this.datasets}/${url}`, { ...rest, headers: { ...this.headers, ...headers } });
+        const request = { ...rest, headers: { ...this.headers, ...headers } };
+        const answer = await (rest.body ? upload : fetch)(`${this.datasets}/${url}`, request);
         after = answer.headers.get("Retry-After");
         if (answer.status === 202) tries = 0; // a publication is under way
         if (answer.ok && answer.status !== 202) return await take(answer);
@@ -137,6 +144,30 @@ export class Shardsmith {
       await sleep(after === null ? pause : Number(after) * 1000);
     }
   }
+}
+
+/** Sends an iterable, of which no more is held than the connection takes; resolves to the answer, as fetch does. */
+async function upload(url, { headers, body }) {
+  const hasDigest = "Content-Digest" in headers;
+  const request = (url.startsWith("https:") ? https : http).request(url, {
+    method: "POST",
+    headers: hasDigest ? headers : { ...headers, "Transfer-Encoding": "chunked", Trailer: "Content-Digest" },
+  });
+  async function* hashed() {
+    const sum = createHash("sha256");
+    for await (const piece of body) {
+      sum.update(piece);
+      yield piece;
+    }
+    request.addTrailers({ "Content-Digest": digest(sum.digest()) });
+  }
+  const answered = once(request, "response");
+  // A body that fails, or a connection, ends the request with its error, and `answered` with that.
+  pipeline(hasDigest ? body : hashed(), request).catch(() => {});
+  const [message] = await answered;
+  const content = await buffer(message);
+  request.destroy(); // an answer may come before all of the body is sent
+  return new Response(content, { status: message.statusCode, headers: message.headers });
 }
 
 const digest = (sha256) => `sha-256=:${sha256.toString("base64")}:`;

@@ -70,7 +70,7 @@ class Digests:
 
     Args:
         expected: field, algorithm and digest, as the head has them.
-        announced: fields that are to come behind the body.
+        announced: fields that may come behind the body.
         trailers: what came behind it, once it has ended.
     """
 
@@ -88,8 +88,8 @@ class Digests:
         """Take the next bytes of the body into account; none say that it has ended.
 
         Raises:
-            StreamAltered: the body has ended and is another one; or a digest that was announced did not come
-                (`digest_missing`) or cannot be read (`invalid_digest`).
+            StreamAltered: the body has ended and is another one; or a digest behind it cannot be read
+                (`invalid_digest`).
         """
         if not piece:
             self._check()
@@ -106,15 +106,9 @@ class Digests:
                 )
 
     def _from_trailers(self) -> list[_Digest]:
-        behind = [field for field in self._trailers() if field[0] in self._announced]
-        for name in sorted(self._announced - {name for name, _ in behind}):
-            raise StreamAltered(
-                f"Trailer announces {_FIELDS[name]}, which did not come behind the last chunk. Send it "
-                "there, or as a header: proxies drop trailers.",
-                code="digest_missing",
-            )
+        # What was announced may not come: any proxy on the way may drop trailers, and nginx does.
         try:
-            return _parse(behind)
+            return _parse([field for field in self._trailers() if field[0] in self._announced])
         except MalformedInput as error:
             raise StreamAltered(error.detail, code=error.code) from None
 

@@ -83,9 +83,8 @@ def test_what_a_trailer_says_counts_if_it_is_announced() -> None:
     take(declared(head, behind=wrong))
     with pytest.raises(StreamAltered, match="Repr-Digest describes"):
         take(declared(head, ("Trailer", "Repr-Digest"), behind=wrong))
-    with pytest.raises(StreamAltered, match="announces Repr-Digest") as caught:
-        take(declared(head, ("Trailer", "Repr-Digest"), behind={}))
-    assert caught.value.code == "digest_missing"
+    # A proxy may have dropped it.
+    take(declared(head, ("Trailer", "Repr-Digest"), behind={}))
 
 
 def test_a_body_that_was_refused_is_refused_again() -> None:

@@ -181,7 +181,8 @@ class RayEngine:
         self._open = open_imports
         self._connected = not ray.is_initialized()
         if self._connected:
-            ray.init(address=address, log_to_driver=False, include_dashboard=False)
+            # Without an address Ray joins any cluster that runs on this machine, whoever began it.
+            ray.init(address=address or "local", log_to_driver=False, include_dashboard=False)
 
     @property
     def width(self) -> int:

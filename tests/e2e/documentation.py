@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.e2e.service import ROOT, Service
+from tests.e2e.service import READY_WITHIN_S, ROOT, Service
 
 #: Where the service of the pages listens.
 PRINTED_URL: Final = "http://127.0.0.1:8000"
@@ -50,9 +50,12 @@ class Page:
 
 
 def run_commands(
-    page: Page, service: Service, folder: Path, *, timeout: float = 60
+    page: Page, service: Service, folder: Path, *, timeout: float = READY_WITHIN_S
 ) -> list[tuple[str, str, str]]:
-    """Each command, what is printed below it, and what it gives here."""
+    """Each command, what is printed below it, and what it gives here.
+
+    The installed command compiles kernels of its own where no earlier run left them, as a service does.
+    """
     found = []
     for command, printed in page.commands():
         ran = subprocess.run(
@@ -69,7 +72,7 @@ def run_commands(
             timeout=timeout,
             check=False,
         )
-        assert (ran.returncode, ran.stderr) == (0, ""), command
+        assert (ran.returncode, ran.stderr) == (0, ""), f"{command}\n{ran.returncode}: {ran.stderr}"
         # A shell's next prompt would follow an answer without a last newline at once.
         given = ran.stdout.replace(service.url, PRINTED_URL).rstrip("\n")
         found.append((command, printed.rstrip("\n"), given))

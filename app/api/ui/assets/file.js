@@ -11,7 +11,8 @@
   document.addEventListener("DOMContentLoaded", reveal);
   document.addEventListener("htmx:afterSettle", (event) => {
     reveal();
-    if (event.detail.target.id !== "findings" && event.detail.elt.id !== "findings") return;
+    // What the back button restores has no target.
+    if (event.detail.target?.id !== "findings" && event.detail.elt.id !== "findings") return;
     document.getElementById("findings").focus({ preventScroll: true });
     notify("The file was read.");
   });

@@ -52,6 +52,7 @@ class Progress(TypedDict):
     ranges_done: int
     rows: int
     failures: list[dict[str, Any]]
+    refusal: NotRequired[dict[str, str]]
     version: NotRequired[str | None]
 
 

@@ -352,14 +352,19 @@ class Imports:
             spread: has several processes write the shards.
 
         Raises:
+            InputError: the rows cannot be published as was asked for, which is noted.
             ShardsmithError: the publication failed; the same again goes on.
         """
         status = self.follow(dataset, import_id)
         if status.has_ended or not status.is_decided:
             return status
-        version = self._publish(dataset, status, spread) if status.num_records else None
-        end = {"state": "done"} if version is None else {"state": "done", "version": version}
-        NoteBook(self._datasets.open(dataset), import_id).end(end)
+        book = NoteBook(self._datasets.open(dataset), import_id)
+        try:
+            version = self._publish(dataset, status, spread) if status.num_records else None
+        except InputError as error:
+            book.refused(error)
+            raise
+        book.end({"state": "done"} if version is None else {"state": "done", "version": version})
         return self.follow(dataset, import_id)
 
     def _publish(self, dataset: str, status: ImportStatus, spread: Spread | None) -> str | None:

@@ -1,7 +1,7 @@
-"""What became of the ranges of an import, read off one listing.
+"""What became of an import: of its ranges, read off one listing; of its publication; and its end.
 
-Each note is an object below `imports/<id>/ranges/`; its name and size say it all, so that a listing tells the
-progress:
+Each note on a range is an object below `imports/<id>/ranges/`; its name and size say it all, so that a
+listing tells the progress:
 
 | name                          | written | means                                                           |
 |-------------------------------|---------|-----------------------------------------------------------------|
@@ -72,6 +72,13 @@ def describe_failure(index: int, part: Range, error: ShardsmithError) -> Failure
     return told
 
 
+class RefusalJson(TypedDict):
+    """Why the rows could not be published as was asked for."""
+
+    code: str
+    detail: str
+
+
 @dataclass(slots=True)
 class Notes:
     """What became of the ranges, by their numbers.
@@ -103,6 +110,7 @@ class NoteBook:
         self._store = dataset.store
         self._folder = dataset.layout.import_(import_id)
         self._ranges = f"{self._folder}/ranges"
+        self._refusal = f"{self._folder}/refusal"
 
     def read(self) -> Notes:
         """All notes there are."""
@@ -158,6 +166,19 @@ class NoteBook:
             value: FailureJson = read_again(lambda: open_json(self._store.get(key), key))["failure"]
             return value
         return None
+
+    def refused(self, error: ShardsmithError) -> None:
+        """Note why the rows cannot be published; the last one who has tried is right."""
+        self._store.put(self._refusal, seal_json({"code": error.code, "detail": error.detail}))
+
+    def refusal(self) -> RefusalJson | None:
+        """Why the rows could not be published when it was last tried; None as long as nobody failed."""
+        key = self._refusal
+        try:
+            value = read_again(lambda: open_json(self._store.get(key), key))
+        except ObjectNotFound:
+            return None
+        return {"code": value["code"], "detail": value["detail"]}
 
     def ended(self) -> Mapping[str, Any] | None:
         """What the end of the import says; None as long as it goes on."""

@@ -8,12 +8,12 @@ from typing import Any, Final, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from .notes import FailureJson, NoteBook, Notes
+from .notes import FailureJson, NoteBook, Notes, RefusalJson
 from .plan import ImportPlan
 from .ranges import Range
 
-#: `stopped`: a range failed, and no other attempt of it is known to have come to an end; `publishing`: all
-#: ranges are decided.
+#: `stopped`: a range failed, and no other attempt of it is known to have come to an end, or the publication
+#: was refused; `publishing`: all ranges are decided.
 State = Literal["running", "stopped", "publishing", "done", "cancelled"]
 
 #: Failures that are told; further ones are counted.
@@ -39,6 +39,7 @@ class ImportJson(TypedDict):
     bytes_per_second: NotRequired[float]
     seconds_left: NotRequired[float]
     failures: list[FailureJson]
+    refusal: NotRequired[RefusalJson]
     version: NotRequired[str]
 
 
@@ -52,6 +53,7 @@ class ImportStatus:
         source_bytes: of the same in the source.
         bytes_per_second: of the source, from the first range done to the last; None if it cannot be told.
         failures: of ranges that were left out, or failed and are not done; the first of them.
+        refusal: why the rows, which are all stored, could not be published.
         version: that was published.
     """
 
@@ -65,6 +67,7 @@ class ImportStatus:
     source_bytes: int
     bytes_per_second: float | None
     failures: tuple[FailureJson, ...]
+    refusal: RefusalJson | None
     version: str | None
 
     @property
@@ -98,6 +101,8 @@ class ImportStatus:
         if self.bytes_per_second is not None and not self.has_ended:
             told["bytes_per_second"] = round(self.bytes_per_second, 1)
             told["seconds_left"] = round((plan.num_bytes - self.source_bytes) / self.bytes_per_second, 1)
+        if self.refusal is not None:
+            told["refusal"] = self.refusal
         if self.version is not None:
             told["version"] = self.version
         return told
@@ -117,11 +122,13 @@ def status_of(
     told = sorted([*left, *failed])[:_TOLD]
     failures = tuple(found for index in told if (found := book.failure(index, notes)) is not None)
     source_bytes = sum(ranges[index].num_bytes for index in done)
+    refusal = None
     state: State = "running"
     if ended:
         state = ended["state"]
     elif len(done) + len(left) == plan.num_ranges:
-        state = "publishing"
+        refusal = book.refusal()
+        state = "publishing" if refusal is None else "stopped"
     elif failed:
         state = "stopped"
     return ImportStatus(
@@ -135,6 +142,7 @@ def status_of(
         source_bytes,
         _rate(notes, source_bytes),
         failures,
+        refusal,
         ended.get("version"),
     )
 

@@ -538,3 +538,19 @@ def test_several_objects_are_cut_at_the_same_time(world: World, monkeypatch: pyt
     monkeypatch.setattr(CountedSource, "read", wait_for_the_others)
     world.imports.begin("d", world.request(range_bytes=1000), "k")
     assert not together.broken
+
+
+def test_a_publication_that_cannot_be_is_told_with_its_reason(world: World) -> None:
+    write_ndjson(world.folder / "a.ndjson", 0, 30)
+    divided = PublishOptions(fractions={"train": "0.5", "test": "0.5"}, divide="other")
+    request = world.request(publish=divided)
+    with pytest.raises(UnprocessableInput) as refused:
+        world.run(request)
+    import_id, _ = world.imports.begin("d", request, "k")
+    told = world.replica().follow("d", import_id).to_json()
+    assert (told["state"], told["rows"], told["failures"]) == ("stopped", 30, [])
+    assert told["refusal"] == {"code": "split_not_found", "detail": refused.value.detail}
+    # Once it can be, the same again goes on.
+    world.run(world.request(split="other", publish=None), key="other")
+    assert "refusal" not in world.run(request).to_json()
+    assert world.imports.follow("d", import_id).state == "done"

@@ -145,7 +145,7 @@ def test_what_was_asked_for_wrongly_is_not_tried_again(replicas: Replicas) -> No
     runs = replicas.replica()
     runs.start("e", import_id)
     replicas.wait_until_over(runs)
-    assert world.imports.follow("e", import_id).state == "publishing"
+    assert world.imports.follow("e", import_id).state == "stopped"
 
 
 @pytest.mark.parametrize("what", ["ended", "deleted"])

@@ -11,7 +11,7 @@ all objects in `objects.layout`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -444,6 +444,10 @@ class Datasets:
             )
         # Published meanwhile; or deleted, as is said once more.
         return progress if verdict is None else reader.manifest(version)
+
+    def newest_with(self, name: str, append_ids: Iterable[str]) -> str | None:
+        """The last version that has published one of these appends; None where none is known to."""
+        return Reader(self._backend.open(name)).newest_with(append_ids)
 
     def open_file(self, name: str, version: str, file: str) -> StoredFile:
         """A shard or side file that the manifest of `version` names.

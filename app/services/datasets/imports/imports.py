@@ -378,10 +378,15 @@ class Imports:
             except Conflict as error:
                 if error.code == "nothing_to_publish":
                     # Others have published the rows meanwhile.
-                    return str(self._datasets.manifest(dataset, "latest").version)
+                    return self._published_by_others(dataset, status.plan)
                 if error.code != "publish_in_progress":
                     raise
                 pause(_AGAIN_S)
+
+    def _published_by_others(self, dataset: str, plan: ImportPlan) -> str | None:
+        notes = NoteBook(self._datasets.open(dataset), plan.import_id).read()
+        keys = (plan.key_of(index, notes.attempts.get(index, 0)) for index in notes.done)
+        return self._datasets.newest_with(dataset, map(id_of_key, keys))
 
 
 def _is_dead(dataset: Dataset, append_id: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from hashlib import sha256
 
@@ -54,6 +55,13 @@ class Reader:
         if fate is None or not fate.is_of(nonce):
             return None
         return str(self._layout.version(fate.n)), fate.excluded
+
+    def newest_with(self, append_ids: Iterable[str]) -> str | None:
+        """The last version that has published one of these appends; None where none is known to."""
+        fates = self._log.seen(self.latest()).appends
+        found = [fates[append_id] for append_id in append_ids if append_id in fates]
+        numbers = [fate.n for fate in found if not fate.excluded]
+        return str(self._layout.version(max(numbers))) if numbers else None
 
     def has_consumed(self, append_id: str) -> bool:
         """Whether a published version has consumed an append with this id."""

@@ -115,7 +115,10 @@ def get_import(dataset: str, import_id: str, headers: NegotiatingHeaders) -> Pla
     openapi_extra=json_response(200, "The import as it ended.", ImportJson),
 )
 def cancel_import(dataset: str, import_id: str) -> Plan:
-    """Cancel an import, unless it has ended. The rows that it has stored wait for the next publication."""
+    """Cancel an import, unless it has ended. The rows that it has stored wait for the next publication.
+
+    A publication that has begun goes on.
+    """
 
     def work(job: Job, _: ByteStream) -> Answer:
         return json_answer(job.services.imports.cancel(dataset, import_id).to_json())

@@ -240,6 +240,8 @@ class Imports:
     def cancel(self, dataset: str, import_id: str) -> ImportStatus:
         """End an import, unless it has ended. What was appended stays, and waits for a publication.
 
+        A publication that has begun goes on.
+
         Raises:
             NotFound: there is no such import (`import_not_found`).
         """

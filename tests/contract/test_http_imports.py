@@ -153,3 +153,18 @@ def test_an_import_that_never_was_is_not_found(importing: httpx.Client, method: 
     importing.put("/v1/datasets/e")
     answer = importing.request(method, f"/v1/datasets/e/imports/{'0' * 32}")
     assert (answer.status_code, answer.json()["code"]) == (404, "import_not_found")
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        ([], 'An import is a JSON object. Send one such as {"source": "s3://bucket/prefix"}.'),
+        (
+            {"source": "s3://bucket/in", "publish": {"num_shards": 0}},
+            "The import cannot be read at 'publish.num_shards': Input should be greater than or equal to 1.",
+        ),
+    ],
+    ids=["no object", "of the publication"],
+)
+def test_a_refusal_says_where_an_import_is_wrong(importing: httpx.Client, body: Any, detail: str) -> None:
+    assert importing.post("/v1/datasets/d/imports", json=body).json()["detail"] == detail

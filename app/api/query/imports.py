@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -12,6 +12,8 @@ from ...domain.schema import Message
 from ...errors import MalformedInput
 from ...services.datasets.imports.request import RANGE_BYTES, ImportRequest
 from .datasets import PublishVersionQuery
+
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 class ImportBody(BaseModel):
@@ -51,16 +53,13 @@ def parse_import(value: object, limits: Limits) -> ImportRequest:
         MalformedInput: it is none (`invalid_import`).
         InputError: its schema is none.
     """
-    try:
-        body = ImportBody.model_validate(value)
-        publish = None if body.publish is None else PublishVersionQuery.model_validate(body.publish)
-    except ValidationError as error:
-        fault = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(map(str, fault["loc"]))
+    if not isinstance(value, dict):
         raise MalformedInput(
-            f"The import cannot be read{f' at {where[:80]!a}' if where else ''}: {fault['msg']}.",
+            'An import is a JSON object. Send one such as {"source": "s3://bucket/prefix"}.',
             code="invalid_import",
-        ) from None
+        )
+    body = _read(ImportBody, value)
+    publish = None if body.publish is None else _read(PublishVersionQuery, body.publish, "publish")
     return ImportRequest(
         source=body.source,
         form=body.from_,  # type: ignore[arg-type]  # which checks it
@@ -76,3 +75,14 @@ def parse_import(value: object, limits: Limits) -> ImportRequest:
         delimiter=body.delimiter,
         publish=None if publish is None else publish.publish_options(),
     )
+
+
+def _read(model: type[_Model], value: object, *place: str) -> _Model:
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        fault = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(map(str, [*place, *fault["loc"]]))
+        raise MalformedInput(
+            f"The import cannot be read at {where[:80]!a}: {fault['msg']}.", code="invalid_import"
+        ) from None

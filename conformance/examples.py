@@ -47,7 +47,7 @@ class Client:
             return subprocess.run(
                 list(map(str, (*self._language.command, *arguments))),
                 cwd=self._folder,
-                env={**os.environ, "SHARDSMITH_URL": self._url},
+                env={**os.environ, "SHARDSMITH_CLIENT_URL": self._url},
                 stdin=body,
                 capture_output=True,
                 text=True,
@@ -226,7 +226,7 @@ def measure(language: Language, url: str, body: Path) -> tuple[float, float]:
     began = time.monotonic()
     ran = subprocess.run(
         [sys.executable, "-c", program, *map(str, command)],
-        env={**os.environ, "SHARDSMITH_URL": url},
+        env={**os.environ, "SHARDSMITH_CLIENT_URL": url},
         capture_output=True,
         text=True,
         check=True,

@@ -9,7 +9,7 @@ import (
 )
 
 func main() {
-	c := &Client{URL: or(os.Getenv("SHARDSMITH_URL"), "http://127.0.0.1:8000"), Token: os.Getenv("SHARDSMITH_TOKEN")}
+	c := &Client{URL: or(os.Getenv("SHARDSMITH_CLIENT_URL"), "http://127.0.0.1:8000"), Token: os.Getenv("SHARDSMITH_CLIENT_TOKEN")}
 	args := append(os.Args[1:], make([]string, 5)...) // what is left out is empty
 	answer, err := "", errors.New("put DATASET FILE|- [MEDIA-TYPE [KEY]], publish DATASET [KEY], wait DATASET VERSION,"+
 		" rows DATASET VERSION [SPLIT], get DATASET VERSION FOLDER")

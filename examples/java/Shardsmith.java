@@ -256,8 +256,8 @@ public final class Shardsmith {
 
     public static void main(String[] arguments) throws InterruptedException {
         var a = Arrays.copyOf(arguments, 5);
-        var url = Objects.requireNonNullElse(System.getenv("SHARDSMITH_URL"), "http://127.0.0.1:8000");
-        var service = new Shardsmith(url, System.getenv("SHARDSMITH_TOKEN"));
+        var url = Objects.requireNonNullElse(System.getenv("SHARDSMITH_CLIENT_URL"), "http://127.0.0.1:8000");
+        var service = new Shardsmith(url, System.getenv("SHARDSMITH_CLIENT_TOKEN"));
         var out = new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);
         try {
             switch (arguments.length < 2 ? "" : a[0]) {

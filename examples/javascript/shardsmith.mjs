@@ -201,7 +201,7 @@ export async function sha256Of(file) {
 const hexOf = async (file) => ((await stat(file).catch(() => null)) ? (await sha256Of(file)).toString("hex") : null);
 
 async function main([verb, dataset, what, a, b]) {
-  const service = new Shardsmith(process.env.SHARDSMITH_URL, process.env.SHARDSMITH_TOKEN);
+  const service = new Shardsmith(process.env.SHARDSMITH_CLIENT_URL, process.env.SHARDSMITH_CLIENT_TOKEN);
   if (verb === "put" && what === "-") {
     let isSent = false;
     const input = () => {

@@ -262,7 +262,7 @@ function pieces(string $path): Generator
 }
 
 if (realpath($_SERVER['SCRIPT_FILENAME']) === __FILE__) {
-    $service = new Shardsmith(getenv('SHARDSMITH_URL') ?: 'http://127.0.0.1:8000', getenv('SHARDSMITH_TOKEN') ?: null);
+    $service = new Shardsmith(getenv('SHARDSMITH_CLIENT_URL') ?: 'http://127.0.0.1:8000', getenv('SHARDSMITH_CLIENT_TOKEN') ?: null);
     [, $verb, $dataset, $what, $a, $b] = [...$argv, null, null, null, null, null];
     try {
         switch ([$verb, $what !== null]) {

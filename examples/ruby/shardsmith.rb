@@ -174,7 +174,7 @@ class Shardsmith
 end
 
 if $PROGRAM_NAME == __FILE__
-  service = Shardsmith.new(ENV.fetch("SHARDSMITH_URL", "http://127.0.0.1:8000"), ENV.fetch("SHARDSMITH_TOKEN", nil))
+  service = Shardsmith.new(ENV.fetch("SHARDSMITH_CLIENT_URL", "http://127.0.0.1:8000"), ENV.fetch("SHARDSMITH_CLIENT_TOKEN", nil))
   verb, dataset, what, *more = ARGV
   begin
     case [verb, ARGV.size]

@@ -4,10 +4,10 @@
 #   shardsmith.sh put DATASET FILE|- [MEDIA-TYPE [KEY]]    publish DATASET [KEY]    wait DATASET VERSION
 #                 rows DATASET VERSION [SPLIT]             get DATASET VERSION FOLDER
 #
-# SHARDSMITH_URL is the service (http://127.0.0.1:8000), SHARDSMITH_TOKEN its token, if it asks for one.
+# SHARDSMITH_CLIENT_URL is the service (http://127.0.0.1:8000), SHARDSMITH_CLIENT_TOKEN its token, if it asks for one.
 set -eu
 
-datasets=${SHARDSMITH_URL:-http://127.0.0.1:8000}/v1/datasets
+datasets=${SHARDSMITH_CLIENT_URL:-http://127.0.0.1:8000}/v1/datasets
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
@@ -118,7 +118,7 @@ once() { # FILE URL OPTION-OF-CURL...
     into=$1 status=0 failed=0
     shift
     status=$(curl -sS --connect-timeout 10 --speed-limit 1 --speed-time 120 -D "$tmp/head" -o "$into" \
-        -w '%{http_code}' ${SHARDSMITH_TOKEN:+-H "Authorization: Bearer $SHARDSMITH_TOKEN"} "$@" \
+        -w '%{http_code}' ${SHARDSMITH_CLIENT_TOKEN:+-H "Authorization: Bearer $SHARDSMITH_CLIENT_TOKEN"} "$@" \
         2>"$tmp/error") || failed=1
     after=$(header retry-after)
     return $failed

@@ -50,11 +50,12 @@ class Page:
 
 
 def run_commands(
-    page: Page, service: Service, folder: Path, *, timeout: float = READY_WITHIN_S
+    page: Page, service: Service, folder: Path, *, timeout: float = READY_WITHIN_S, **variables: str
 ) -> list[tuple[str, str, str]]:
     """Each command, what is printed below it, and what it gives here.
 
     The installed command compiles kernels of its own where no earlier run left them, as a service does.
+    `variables` are added to the environment.
     """
     found = []
     for command, printed in page.commands():
@@ -65,7 +66,7 @@ def run_commands(
             env={
                 **os.environ,
                 "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-                "SHARDSMITH_URL": service.url,
+                **variables,
             },
             capture_output=True,
             text=True,

@@ -32,7 +32,8 @@ def test_every_command_gives_the_output_printed_below_it(
         pytest.skip(f"{', '.join(language.tools)}: not all installed here; .ci/run installs them")
     folder = tmp_path / language.name
     shutil.copytree(EXAMPLES / language.name, folder)
-    outputs = run_commands(Page(EXAMPLES / language.name / "README.md"), service, folder, timeout=300)
+    page = Page(EXAMPLES / language.name / "README.md")
+    outputs = run_commands(page, service, folder, SHARDSMITH_CLIENT_URL=service.url)
     assert len(outputs) >= 7
     for command, printed, given in outputs:
         assert matches(printed, given), f"{command}\n{given}"

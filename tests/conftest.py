@@ -29,8 +29,9 @@ Start = Callable[[Path], AbstractContextManager[RunningStore]]
 
 #: What makes a test slow, or ask for more than Python; pyproject.toml says what each marker means.
 SLOW: Final = ("campaign", "exhaustive", "processes", "soak", "stores", "tensorflow", "tools", "waits")
-#: Needs TensorFlow to be imported at all.
+#: Need what the quick tests do without to be imported at all: TensorFlow, and Playwright.
 DIFFERENTIAL: Final = Path(__file__).with_name("differential")
+BROWSER: Final = Path(__file__).with_name("e2e") / "ui"
 #: The fixtures below.
 STORES: Final = frozenset({"azurite", "ceph_rgw", "ceph_rgw_to_stop", "rclone_s3"})
 LEFT_OUT: Final = pytest.StashKey[int]()
@@ -47,13 +48,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     asked = (Path(argument.partition("::")[0]).resolve() for argument in config.args)
-    if config.getoption("share") == "quick" and any(path.is_relative_to(DIFFERENTIAL) for path in asked):
-        raise pytest.UsageError("tests/differential needs TensorFlow: add --all.")
+    if config.getoption("share") == "quick":
+        for path in asked:
+            if path.is_relative_to(DIFFERENTIAL):
+                raise pytest.UsageError("tests/differential needs TensorFlow: add --all.")
+            if path.is_relative_to(BROWSER):
+                raise pytest.UsageError("tests/e2e/ui needs Playwright: add --all.")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import nothing that needs TensorFlow where only quick tests run."""
-    return True if config.getoption("share") == "quick" and collection_path == DIFFERENTIAL else None
+    """Import nothing that needs TensorFlow or Playwright where only quick tests run."""
+    is_left_out = config.getoption("share") == "quick" and collection_path in (DIFFERENTIAL, BROWSER)
+    return True if is_left_out else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -102,8 +108,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if config.getoption("share") == "quick":
         slow = config.stash.get(LEFT_OUT, 0)
         terminalreporter.write_line(
-            f"Left out: tests/differential, which needs TensorFlow, and {slow} slow tests. "
-            "`bin/test --all` runs everything."
+            "Left out: tests/differential and tests/e2e/ui, which need TensorFlow and Playwright, "
+            f"and {slow} slow tests. `bin/test --all` runs everything."
         )
 
 

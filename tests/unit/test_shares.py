@@ -33,13 +33,21 @@ def test_quick_tests_and_the_rest_are_all() -> None:
     assert not quick & rest
     assert "tests/e2e/test_serve.py::test_probes_answer" in quick
     assert {test.partition("::")[0] for test in rest} == set(FILES)
-    assert f"Left out: tests/differential, which needs TensorFlow, and {len(rest)} slow tests." in told
+    folders = "tests/differential and tests/e2e/ui, which need TensorFlow and Playwright"
+    assert f"Left out: {folders}, and {len(rest)} slow tests." in told
 
 
-def test_who_asks_for_tests_with_tensorflow_is_told_how() -> None:
-    result = collect("quick", "tests/differential/test_golden.py")
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("tests/differential/test_golden.py", "tests/differential needs TensorFlow: add --all."),
+        ("tests/e2e/ui/test_file.py", "tests/e2e/ui needs Playwright: add --all."),
+    ],
+)
+def test_who_asks_for_tests_that_need_more_is_told_how(path: str, said: str) -> None:
+    result = collect("quick", path)
     assert result.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "tests/differential needs TensorFlow: add --all." in result.stderr
+    assert said in result.stderr
 
 
 def test_every_marker_has_its_meaning() -> None:

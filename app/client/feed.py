@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ T = TypeVar("T")
 _MAX_SKIPPED: Final = 64
 #: Between two bytes: a window of the shuffle may have to be read first.
 _TIMEOUT_S: Final = 60.0
+#: In a mixture, another dataset and which version of it.
+_OTHER: Final = re.compile("([^@/:,]+)@([^@/:,]+)/")
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,9 @@ class Feed:
     Args:
         url: of the service, `http://host:port`.
         dataset, split: what to read.
-        version: `latest` is looked up once, and stays the version of this feed and of its states.
+        mix: several splits in turns, in place of `split`, as the service takes them: `train:3,validation:1`.
+        version: `latest` is looked up once, and stays the version of this feed and of its states; so does
+            that of another dataset in a mixture.
         global_batch: rows of a step over all workers; a multiple of `num_workers`.
         worker, num_workers: which part of each step, from 0. They are no part of a state.
         shuffle_buffer, seed: of the order; 0 keeps the order of the version.
@@ -100,6 +105,7 @@ class Feed:
         dataset: str,
         split: str = "train",
         *,
+        mix: str | None = None,
         version: str = "latest",
         global_batch: int,
         worker: int = 0,
@@ -116,7 +122,10 @@ class Feed:
                 f"worker {worker} of {num_workers} has no part of steps of {global_batch} rows: workers are "
                 f"counted from 0, and global_batch is a multiple of num_workers."
             )
-        self.dataset, self.split = dataset, split
+        if mix is not None and split != "train":
+            raise FeedError("split is of one split, and mix names several. Leave one of them out.")
+        self.dataset = dataset
+        self.split = split if mix is None else None
         self.worker, self.num_workers = worker, num_workers
         self.global_batch = global_batch
         self._order = {"shuffle_buffer": shuffle_buffer, "seed": seed}
@@ -136,7 +145,7 @@ class Feed:
         self._base = (0, 0)
         self._steps_done = 0
         try:
-            self._pin(version)
+            self._pin(version, mix)
         except BaseException:
             self.close()
             raise
@@ -189,7 +198,16 @@ class Feed:
         """
         done = self._steps_done if steps_done is None else steps_done
         epoch, row = self.steps.after(*self._base, done)
-        return {**self._identity(), "version": self.version, "epoch": epoch, "row": row}
+        return {
+            "dataset": self.dataset,
+            "split": self.split,
+            "mix": self.mix,
+            **self._order,
+            "transforms": self._transforms,
+            "version": self.version,
+            "epoch": epoch,
+            "row": row,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state, which may be one of another worker, or of steps of another size.
@@ -197,14 +215,20 @@ class Feed:
         Raises:
             FeedError: it is a state of other rows, or of another order.
         """
-        for name, value in self._identity().items():
-            if state[name] != value:
+        ours = self.state_dict()
+        if lacking := sorted(ours.keys() - state.keys()):
+            raise FeedError(f"The state lacks {', '.join(lacking)}. Give one that state_dict has returned.")
+        for name, value in ours.items():
+            found = state[name]
+            same = _without_versions(found) == _without_versions(value) if name == "mix" else found == value
+            if not same and name not in ("version", "epoch", "row"):
                 raise FeedError(
-                    f"The state is one with {name}={state[name]!r}; this feed has {value!r}. Make the feed "
-                    f"with the same value."
+                    f"The state is one with {name}={found!r}; this feed has {value!r}. Make the feed with "
+                    f"the same value."
                 )
-        if state["version"] != self.version:
-            self._pin(state["version"])
+        version, mix = state["version"], state["mix"]
+        if (version, mix) != (self.version, self.mix):
+            self._pin(version, mix)
         self._move(int(state["epoch"]), int(state["row"]))
 
     def close(self) -> None:
@@ -226,41 +250,46 @@ class Feed:
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
 
-    def _identity(self) -> dict[str, Any]:
-        return {
-            "dataset": self.dataset,
-            "split": self.split,
-            **self._order,
-            "transforms": self._transforms,
-        }
-
     def _at(self) -> tuple[int, int]:
         return self.steps.after(*self._base, self._steps_done)
 
     def _move(self, epoch: int, row: int) -> None:
         self._base, self._steps_done = (epoch, row), 0
 
-    def _pin(self, version: str) -> None:
-        """Take the version as it is published."""
-        _, answer = run(self._connection.ask("GET", *self._versions, version))
-        splits = answer["splits"]
-        if self.split not in splits:
-            raise FeedError(
-                f"Version {answer['version']} has no split {self.split!r}; it has {sorted(splits)}."
-            )
-        self.version: str = answer["version"]
-        self.steps = Steps(splits[self.split]["num_records"], self.global_batch, self._drop_remainder)
-        if not len(self):
-            raise FeedError(
-                f"An epoch has {self.steps.num_rows} rows, less than a step of {self.global_batch}. Choose a "
-                f"smaller global_batch."
-            )
+    def _pin(self, version: str, mix: str | None) -> None:
+        """Take the versions as they are published."""
+        manifest = self._manifest(self.dataset, version)
+        rows: dict[str, Parameter]
+        if mix is None:
+            splits = manifest["splits"]
+            if self.split not in splits:
+                raise FeedError(
+                    f"Version {manifest['version']} has no split {self.split!r}; it has {sorted(splits)}."
+                )
+            rows = {"split": self.split}
+        else:
+            mix = _OTHER.sub(lambda it: f"{it[1]}@{self._manifest(*it.groups())['version']}/", mix)
+            rows = {"mix": mix}
+        if self._transforms is not None:
+            rows["transforms"] = self._transforms
         self._close_stream()
         self._skipped.clear()
-        one: dict[str, Parameter] = (
-            {"length": 1} if self._transforms is None else {"length": 1, "transforms": self._transforms}
-        )
-        self._features = self._patiently(lambda: self._read_features(one))
+        self.version: str = manifest["version"]
+        self.mix, self._rows = mix, rows
+        num_rows, self._features = self._patiently(self._look)
+        self.steps = Steps(num_rows, self.global_batch, self._drop_remainder)
+        if not len(self):
+            raise FeedError(
+                f"An epoch has {num_rows} rows, less than a step of {self.global_batch}. Choose a smaller "
+                f"global_batch."
+            )
+
+    def _manifest(self, dataset: str, version: str) -> dict[str, Any]:
+        answer, manifest = run(self._connection.ask("GET", "datasets", dataset, "versions", version))
+        if answer.status == 202:
+            raise FeedError(f"Version {version} of {dataset} is still being published. Wait until it is.")
+        found: dict[str, Any] = manifest
+        return found
 
     def _read(self, epoch: int, row: int) -> Batch:
         """The batch of the step that begins at a row."""
@@ -312,24 +341,25 @@ class Feed:
         }
         if self._order["shuffle_buffer"]:
             parameters |= {**self._order, "epoch": epoch}
-        if self._transforms is not None:
-            parameters["transforms"] = self._transforms
         answer = self._open(parameters)
         try:
             yield from ArrowStream(lambda n: run(answer.read(n)))
         finally:
             run(answer.close())
 
-    def _read_features(self, parameters: Mapping[str, Parameter]) -> Features:
-        answer = self._open(parameters)
+    def _look(self) -> tuple[int, Features]:
+        """How many rows an epoch has, and their features."""
+        answer = self._open({})
         try:
-            return ArrowStream(lambda n: run(answer.read(n))).features
+            features = ArrowStream(lambda n: run(answer.read(n))).features
+            return int(answer.headers["Record-Count"]), features
         finally:
             run(answer.close())
 
     def _open(self, parameters: Mapping[str, Parameter]) -> Answer:
-        params = {"split": self.split, "to": "arrow", **parameters}
-        return run(self._connection.send("GET", *self._versions, self.version, "records", params=params))
+        params = {**self._rows, "to": "arrow", **parameters}
+        path = "datasets", self.dataset, "versions", self.version, "records"
+        return run(self._connection.send("GET", *path, params=params))
 
     def _patiently(self, call: Callable[[], T]) -> T:
         """What `call` gives in the end, tried again from a new stream where it may go better."""
@@ -348,6 +378,7 @@ class Feed:
             self._stream.close()
         self._stream = self._stream_at = None
 
-    @property
-    def _versions(self) -> tuple[str, str, str]:
-        return "datasets", self.dataset, "versions"
+
+def _without_versions(mix: str | None) -> str | None:
+    """A mixture, without the versions of its other datasets."""
+    return None if mix is None else _OTHER.sub(r"\1/", mix)

@@ -29,14 +29,23 @@ ROWS = 2000
 
 @pytest.fixture(scope="module")
 def name(client: httpx.Client) -> str:
-    """A dataset of rows with their numbers, in three shards."""
+    """A dataset of rows with their numbers, in three shards, and of another split."""
     name = f"d-{uuid.uuid4().hex[:8]}"
-    lines = [json.dumps({"id": i, "x": [i + 0.5, -i], "name": f"row {i}"}) for i in range(ROWS)]
-    headers = {"Content-Type": "application/x-ndjson"}
-    answer = client.post(f"/v1/datasets/{name}/records", headers=headers, content="\n".join(lines).encode())
-    assert answer.status_code == 201, answer.text
+    append(client, name, range(ROWS))
+    append(client, name, range(ROWS, ROWS + 300), split="validation")
     assert client.post(f"/v1/datasets/{name}/versions", params={"num_shards": 3}).status_code == 201
     return name
+
+
+def append(client: httpx.Client, name: str, numbers: range, split: str = "train") -> None:
+    lines = [json.dumps({"id": i, "x": [i + 0.5, -i], "name": f"row {i}"}) for i in numbers]
+    answer = client.post(
+        f"/v1/datasets/{name}/records",
+        params={"split": split},
+        headers={"Content-Type": "application/x-ndjson"},
+        content="\n".join(lines).encode(),
+    )
+    assert answer.status_code == 201, answer.text
 
 
 def feed(service: Service, name: str, **options: Any) -> Feed:
@@ -71,12 +80,14 @@ def test_a_step_is_the_same_however_many_workers_there_are(service: Service, nam
         assert together == alone
 
 
+@pytest.mark.parametrize("mix", [None, "train:5,validation:1"], ids=["split", "mixture"])
 @pytest.mark.parametrize("drop_remainder", [True, False])
 def test_a_training_that_is_killed_goes_on_with_other_workers(
-    service: Service, name: str, drop_remainder: bool
+    service: Service, name: str, drop_remainder: bool, mix: str | None
 ) -> None:
     """1, then 3, 2 and 8 of them, across the end of an epoch; states go through JSON."""
-    with feed(service, name, drop_remainder=drop_remainder) as whole:
+    options = {"drop_remainder": drop_remainder, "mix": mix}
+    with feed(service, name, **options) as whole:
         expected = [ids([batch]) for _ in range(2) for batch in whole]
     steps: list[list[int]] = []
     state = None
@@ -86,7 +97,7 @@ def test_a_training_that_is_killed_goes_on_with_other_workers(
         count = left if workers == 8 else random_.randrange(1, left // 2)
         of_workers = []
         for worker in range(workers):
-            part = feed(service, name, worker=worker, num_workers=workers, drop_remainder=drop_remainder)
+            part = feed(service, name, worker=worker, num_workers=workers, **options)
             if state is not None:
                 part.load_state_dict(state)
             of_workers.append(part)
@@ -155,6 +166,37 @@ def test_a_feed_stays_with_its_version(service: Service, client: httpx.Client, n
     old.close()
 
 
+def test_a_mixture_has_its_shares_and_stays_with_its_versions(
+    service: Service, client: httpx.Client, name: str
+) -> None:
+    other = f"{name}-3"
+    mix = f"train:3,{other}@latest/train:1,validation:2"
+    for number, count in enumerate((100, 50)):
+        append(client, other, range(10_000 * (number + 1), 10_000 * (number + 1) + count))
+        assert client.post(f"/v1/datasets/{other}/versions").status_code == 201
+        if not number:
+            old = feed(service, name, mix=mix, global_batch=12)
+            batches = list(old)
+            state = json.loads(json.dumps(old.state_dict(steps_done=7), sort_keys=True))
+    # 100 rows of one in six: then that one has its turn, and has no more.
+    assert len(batches) == len(old) == 50
+    rows = np.array([batch["id"] for batch in batches])
+    assert [((rows >= low) & (rows < high)).sum(axis=1).tolist() for low, high in
+            ((0, ROWS), (ROWS, ROWS + 300), (10_000, 10_100))] == [[6] * 50, [4] * 50, [2] * 50]  # fmt: skip
+    assert len(np.unique(rows)) == rows.size
+    with feed(service, name, mix=mix, global_batch=12) as new:
+        assert (old.mix, new.mix) == (mix.replace("latest", "1.0.0"), mix.replace("latest", "1.1.0"))
+        assert len(new) == 75
+        new.load_state_dict(state)
+        assert (new.mix, len(new)) == (old.mix, 50)
+        assert ids(new) == ids(batches[7:])
+        with pytest.raises(FeedError, match=r"mix='train:3,.*this feed has 'train:4,"):
+            feed(service, name, mix=mix.replace("train:3", "train:4")).load_state_dict(state)
+        with pytest.raises(FeedError, match="split=None; this feed has 'train'"):
+            feed(service, name).load_state_dict(state)
+    old.close()
+
+
 def test_values_go_through_transforms(service: Service, name: str) -> None:
     steps = {"x": [{"step": "scale", "factor": 2.0}]}
     with feed(service, name, transforms=steps) as scaled, feed(service, name) as plain:
@@ -170,6 +212,11 @@ def test_values_go_through_transforms(service: Service, name: str) -> None:
         ({"worker": 1}, "has no part"),
         ({"global_batch": 4000}, "less than a step"),
         ({"split": "test"}, "no split 'test'"),
+        ({"mix": "train:1,test:1"}, "404 split_not_found: "),
+        ({"mix": "train"}, "400 invalid_parameter: "),
+        ({"mix": "train:1,nothing@latest/train:1"}, "404 dataset_not_found: "),
+        ({"mix": "train:1", "split": "validation"}, "Leave one of them out"),
+        ({"mix": "validation:1", "global_batch": 301}, "300 rows, less than a step"),
         ({"version": "7.0.0"}, "404 version_not_found: .*no published version"),
         ({"transforms": {"x": [{"step": "dance"}]}}, "400 invalid_transform: "),
     ],
@@ -183,9 +230,17 @@ def test_what_cannot_be_fed_is_said_at_once(
 
 def test_states_of_another_order_are_refused(service: Service, name: str) -> None:
     with feed(service, name) as rows:
-        for change in ({"seed": 8}, {"shuffle_buffer": 100}, {"dataset": "other"}, {"split": "test"}):
+        for change in (
+            {"seed": 8},
+            {"shuffle_buffer": 100},
+            {"dataset": "other"},
+            {"split": "test"},
+            {"mix": "test:1"},
+        ):
             with pytest.raises(FeedError, match=next(iter(change))):
                 rows.load_state_dict(rows.state_dict() | change)
+        with pytest.raises(FeedError, match="lacks epoch, row"):
+            rows.load_state_dict({name: None for name in rows.state_dict() if name not in ("epoch", "row")})
 
 
 class Cutter:

@@ -1,6 +1,7 @@
 """Imports over HTTP: begun, followed and cancelled; only from where the operator allows."""
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,35 @@ def test_an_import_is_followed_by_events(importing: httpx.Client, incoming: Path
     missing = importing.get(f"/v1/datasets/f/imports/{'0' * 32}", headers=accept)
     assert (missing.status_code, missing.json()["code"]) == (404, "import_not_found")
     assert importing.get(place, headers={"Accept": "text/html"}).json() == cancelled
+
+
+def test_listeners_that_have_closed_their_side_keep_no_place(importing: httpx.Client, incoming: Path) -> None:
+    """There are 32 for a caller. Clients for ordinary answers may close theirs, and wait."""
+    importing.put("/v1/datasets/g", json={"schema": {"features": {"id": {"dtype": "int64"}}}})
+    begun = importing.post("/v1/datasets/g/imports", json={"source": f"file://{incoming}/bad.jsonl"})
+    place = begun.headers["Location"]
+    followed(importing, place)
+    server = (importing.base_url.host, importing.base_url.port)
+
+    def ask(accept: str, *, first_read: bytes = b"") -> bytes:
+        """All that comes, where our side is closed once this much has come."""
+        with socket.create_connection(server, timeout=60) as connection:
+            head = f"GET {place} HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n\r\n"
+            connection.sendall(head.encode())
+            answer = b""
+            while first_read not in answer:
+                answer += connection.recv(1 << 16)
+            connection.shutdown(socket.SHUT_WR)
+            while piece := connection.recv(1 << 16):
+                answer += piece
+        return answer
+
+    for number in range(70):
+        answer = ask("text/event-stream", first_read=b"data: " if number % 2 else b"")
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert answer.count(b"data: ") == 1
+    assert ask("application/json").rstrip().endswith(b"}")
+    importing.delete(place)
 
 
 @pytest.mark.parametrize(

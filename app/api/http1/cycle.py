@@ -33,6 +33,7 @@ _LINE_END: Final = b"\r\n"
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _CLOSE: Final = b"connection: close\r\n"
 _CHUNKED: Final = b"transfer-encoding: chunked\r\n"
+_EVENTS: Final = b"text/event-stream"
 #: A piece up to this size is copied behind its head, so that one buffer is written; that takes less time.
 _JOINED_BYTES: Final = 16 * KIB
 
@@ -83,6 +84,8 @@ class Cycle(RequestResponseCycle):
         self.expected_content_length = 0
         #: The connection ends with this answer.
         self.last = False
+        #: Its answer are events, which have no end to wait for: a client that has closed its side is gone.
+        self.goes_on = False
 
     async def run_asgi(self, app: ASGI3Application) -> None:
         """Have the application answer, and see to it if it does not."""
@@ -188,6 +191,8 @@ class Cycle(RequestResponseCycle):
                 chunked = True
             elif known == b"connection":
                 close = b"close" in value.lower()
+            elif known == b"content-type":
+                self.goes_on = value == _EVENTS
         num_lines = len(parts) // 4 + 1
         if close:
             self.keep_alive = False
@@ -230,6 +235,9 @@ class Cycle(RequestResponseCycle):
             self.message_event.set()
             self.last = not self.keep_alive
             self.on_response()
+        elif self.goes_on and self.flow.ended:
+            self.disconnect()
+            self.transport.close()
 
     async def _answer(self, refused: Refused) -> None:
         headers, body = problem_parts(refused)

@@ -20,6 +20,8 @@ class Flow(FlowControl):
         self._deadlines = deadlines
         #: Nothing more is read, whoever asks for it.
         self.held = False
+        #: The client has closed its side.
+        self.ended = False
 
     def closing(self) -> None:
         """Where the transport has been told to close, it waits for what was written to be taken."""

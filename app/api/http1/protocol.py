@@ -27,9 +27,6 @@ _STOPPING_S: Final = 1.0
 class HardenedProtocol(ReceivingProtocol):
     """One connection, under the default limits; `hardened_protocol` makes one with others."""
 
-    #: The client has closed its side.
-    _ended = False
-
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Called by the event loop."""
         super().connection_made(transport)
@@ -48,12 +45,14 @@ class HardenedProtocol(ReceivingProtocol):
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
         """The client sends no more: true keeps our side open, for answers to what it has sent."""
-        if self._phase != BETWEEN or not self._owes() or self.scheme == "https":
-            if self._active is not None:
-                self._active.disconnect()
+        self.flow.ended = True
+        cycle = self._active
+        waits = cycle is not None and self._owes() and not cycle.goes_on
+        if self._phase != BETWEEN or not waits or self.scheme == "https":
+            if cycle is not None:
+                cycle.disconnect()
             self._close()
             return None
-        self._ended = True
         return True
 
     def shutdown(self) -> None:
@@ -78,7 +77,7 @@ class HardenedProtocol(ReceivingProtocol):
             self._deadlines.watch_taking()
         if cycle.last:
             self._end()
-        elif self._phase or self._held or self._ended or self.pipeline or self._last_words:
+        elif self._phase or self._held or self.flow.ended or self.pipeline or self._last_words:
             self._go_on()
         else:
             self._rest()
@@ -98,7 +97,7 @@ class HardenedProtocol(ReceivingProtocol):
         elif self._held:
             self._release()
         if self._phase == BETWEEN and not self._owes() and not self._lingering:
-            if self._ended:
+            if self.flow.ended:
                 self._close()
                 return
             self._rest()

@@ -13,9 +13,11 @@ from contextlib import closing
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....codecs.arrow.parquet import find_row_groups
 from ....codecs.csv.lines import end_of_line
+from ....codecs.columns import Ints
 from ....codecs.forms import FormName
 from ....codecs.messages.framing import HEADER_BYTES, frame_header, iter_frames
 from ....domain.limits import KIB, MIB
@@ -26,7 +28,8 @@ from ....storage.sources import Source
 from .ranges import Range
 from .reading import READ_AHEAD_BYTES, PieceStream, SpooledParquet, container_of
 
-_LF, _QUOTE = b'\n"'
+_LF, _CR, _QUOTE = b'\n\r"'
+_BOM: Final = b"\xef\xbb\xbf"
 #: Read at a time to find the end of a line.
 _LINE_BYTES: Final = 64 * KIB
 _LONGEST_HEADER: Final = 1 * MIB
@@ -39,10 +42,14 @@ def cut(
     item: SourceObject,
     form: FormName,
     range_bytes: int,
+    delimiter: str,
     workspace: Workspace,
     pool: ThreadPoolExecutor | None,
 ) -> Iterator[Range]:
     """The ranges of an object, in order, each of about `range_bytes`.
+
+    Args:
+        delimiter: of a CSV.
 
     An object that cannot be read where it is cut is one range from there on; reading it tells what is wrong.
 
@@ -59,7 +66,7 @@ def cut(
     else:
         head = _header_bytes(source, item) if form == "csv" else 0
         start = 0
-        for end in _ends(source, item, form, range_bytes, workspace, pool):
+        for end in _ends(source, item, form, range_bytes, delimiter, workspace, pool):
             yield Range(item, start, end, head)
             start = end
         if start < item.size:
@@ -71,6 +78,7 @@ def _ends(
     item: SourceObject,
     form: FormName,
     range_bytes: int,
+    delimiter: str,
     workspace: Workspace,
     pool: ThreadPoolExecutor | None,
 ) -> Iterator[int]:
@@ -81,7 +89,7 @@ def _ends(
         workspace.budget.reserve(READ_AHEAD_BYTES)
         with closing(PieceStream(source, item, 0, item.size, pool)) as body:
             if form == "csv":
-                yield from _csv_line_ends(body, item.size, range_bytes)
+                yield from _csv_line_ends(body, item.size, range_bytes, delimiter)
             elif _is_framed(source, item):
                 yield from _frame_ends(body, item.size, range_bytes, workspace)
 
@@ -105,16 +113,23 @@ def _header_bytes(source: Source, item: SourceObject) -> int:
     return end_of_line(bytes(source.read(item, 0, min(_LONGEST_HEADER, item.size))))
 
 
-def _csv_line_ends(body: PieceStream, size: int, range_bytes: int) -> Iterator[int]:
-    """As `_line_ends`; but all is read: only the quotes before a line feed tell whether it ends a row."""
+def _csv_line_ends(body: PieceStream, size: int, range_bytes: int, delimiter: str) -> Iterator[int]:
+    """As `_line_ends`; but all is read: only the quotes before a line feed tell whether it ends a row.
+
+    A quote that stands where none may leaves open what is inside quotes behind it. So nothing is cut there:
+    the last range has all of it, and is refused by its reader.
+    """
     offset = quotes = 0
-    target = range_bytes
+    before, target = _LF, range_bytes
     while piece := body.read_view():
+        if not offset and piece[: len(_BOM)] == _BOM:
+            piece, offset = piece[len(_BOM) :], len(_BOM)
         data = np.frombuffer(piece, np.uint8)
         at_quotes = np.flatnonzero(data == _QUOTE)
-        while target <= offset + len(data):
+        sound = _first_stray_quote(data, at_quotes, quotes % 2, before, ord(delimiter))
+        while target <= offset + sound:
             first = max(0, target - 1 - offset)
-            feeds = np.flatnonzero(data[first:] == _LF) + first
+            feeds = np.flatnonzero(data[first:sound] == _LF) + first
             outside = feeds[(quotes + np.searchsorted(at_quotes, feeds)) % 2 == 0]
             if not len(outside):
                 break
@@ -122,8 +137,32 @@ def _csv_line_ends(body: PieceStream, size: int, range_bytes: int) -> Iterator[i
             if end < size:
                 yield end
             target = end + range_bytes
+        if sound < len(data):
+            return
         quotes += len(at_quotes)
         offset += len(data)
+        before = piece[-1] if piece else before
+
+
+def _first_stray_quote(data: NDArray[np.uint8], at_quotes: Ints, inside: int, before: int, delimiter: int) -> int:
+    """Where the first quote stands that neither begins nor ends a field; the number of bytes if none does.
+
+    Args:
+        at_quotes: where there are quotes.
+        inside: 1 if the data begin inside quotes, else 0.
+        before: the byte before them.
+    """
+    ends = np.array([delimiter, _LF, _CR, _QUOTE], np.uint8)
+    if before == _QUOTE and not inside and len(data) and data[0] not in ends:
+        return 0
+    # What follows the last byte is seen with the next data.
+    around = np.concatenate([np.array([before], np.uint8), data, np.array([_LF], np.uint8)])
+    opening, closing = at_quotes[inside::2], at_quotes[1 - inside :: 2]
+    stray = [
+        opening[~np.isin(around[opening], ends[ends != _CR])],
+        closing[~np.isin(around[closing + 2], ends)],
+    ]
+    return int(np.concatenate([*stray, [len(data)]]).min())
 
 
 def _is_framed(source: Source, item: SourceObject) -> bool:

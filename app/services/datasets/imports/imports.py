@@ -151,8 +151,8 @@ class Imports:
 
         def cut_one(item: SourceObject) -> list[Range]:
             with self._workspace(source) as (counted, workspace):
-                pool = self._datasets.pool
-                return list(cut(counted, item, form, request.range_bytes, workspace, pool))
+                pool, delimiter = self._datasets.pool, request.delimiter_of(item.name)
+                return list(cut(counted, item, form, request.range_bytes, delimiter, workspace, pool))
 
         # Not in the pool: what cuts waits for what is read ahead there.
         with ThreadPoolExecutor(_CUTTERS, thread_name_prefix="cut") as cutters:

@@ -112,11 +112,14 @@ class ImportRequest:
         """The source without what may be a secret."""
         return hide_secrets(self.source)
 
+    def delimiter_of(self, name: str) -> str:
+        """Between the fields of the object `name`, if it is a CSV."""
+        return self.delimiter or ("\t" if ".tsv" in name.rsplit("/", 1)[-1].lower() else ",")
+
     def append(
         self, dataset: str, form: FormName, *, name: str, key: str, sequence: int, row_groups: range | None
     ) -> AppendRequest:
         """The append of one range of the object `name`."""
-        delimiter = self.delimiter or ("\t" if ".tsv" in name.rsplit("/", 1)[-1].lower() else ",")
         return AppendRequest(
             dataset=dataset,
             split=self.split,
@@ -126,7 +129,7 @@ class ImportRequest:
                 message=self.message,
                 nonfinite=self.nonfinite,
                 undeclared=self.undeclared,
-                csv=CsvDialect(delimiter),
+                csv=CsvDialect(self.delimiter_of(name)),
                 row_groups=row_groups,
             ),
             encode=RecordsEncodeOptions(lossy=self.lossy == "allow", exact=self.lossy == "error"),

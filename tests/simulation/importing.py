@@ -9,6 +9,7 @@ from pathlib import Path
 from app.domain.limits import Limits
 from app.errors import ShardsmithError
 from app.runtime.memory import MemoryPool
+from app.services.datasets.append.attempt import id_of_key
 from app.services.datasets.datasets import Datasets
 from app.services.datasets.imports.imports import Imports, Task
 from app.services.datasets.imports.request import ImportRequest
@@ -101,15 +102,40 @@ class WritingShards(Importing):
                 self.judge(written.error)
 
 
+class Cancelling(Importing):
+    """Cancels the import, once."""
+
+    told: str | None = None
+
+    def run(self) -> None:
+        for _ in range(_LIVES):
+            self.pause(1.0, 30.0, HOUR)
+            asked = self.ask(lambda datasets: imports_of(datasets).cancel(DATASET, id_of_key(KEY)))
+            if asked.value is not None:
+                self.told = asked.value.state
+                return
+            if asked.error is not None and asked.error.code == "import_publishing":
+                self.told = asked.error.code
+                return
+            if asked.error is not None and asked.error.code not in (*NOT_THERE, "import_not_found"):
+                self.judge(asked.error)
+
+
 class ImportRun:
     """An import from a folder under the schedule of a seed.
 
+    Args:
+        cancels: somebody cancels it.
+
     Attributes:
         status: of the import in the end.
-        shards: the digests of all shards of its version.
+        shards: the digests of all shards of its version; None if it has none.
+        told: what who cancelled it was told, if anything.
     """
 
-    def __init__(self, seed: int | None, folder: Path, request: ImportRequest) -> None:
+    def __init__(
+        self, seed: int | None, folder: Path, request: ImportRequest, *, cancels: bool = False
+    ) -> None:
         self.rng = rng = random.Random(seed)
         calm = seed is None
         self.scheduler = Scheduler(
@@ -127,6 +153,7 @@ class ImportRun:
         )  # fmt: skip
         self.cluster = Cluster(self.scheduler, self.ledger, faults, rng.choice((1, 3, 16)))
         self.request = request
+        self.cancelling = Cancelling(self.cluster, request) if cancels else None
         for name in "ab":
             self.cluster.start(name, 0.0 if calm else rng.choice((0.0, 5 * HOUR)) * rng.uniform(-1, 1))
 
@@ -137,6 +164,8 @@ class ImportRun:
                 self.scheduler.spawn(f"driver{number}", Importing(self.cluster, self.request).run)
             for number in range(2):
                 self.scheduler.spawn(f"writer{number}", WritingShards(self.cluster, self.request).run)
+            if self.cancelling is not None:
+                self.scheduler.spawn("cancel", self.cancelling.run)
             if self.rng.random() < 0.5:
                 self.scheduler.spawn("collect", lambda: Collecting(self.cluster).run(DATASET, 4))
             self.scheduler.run()
@@ -151,7 +180,12 @@ class ImportRun:
             for task in imports.tasks(DATASET, import_id):
                 imports.work(task)
             self.status: ImportStatus = imports.finish(DATASET, import_id)
-            manifest = fresh.datasets.manifest(DATASET, "latest")
-            self.shards = {
-                name: [shard.sha256 for shard in split.shards] for name, split in manifest.splits.items()
-            }
+            self.told = None if self.cancelling is None else self.cancelling.told
+            self.shards = _shards_of(fresh.datasets)
+
+
+def _shards_of(datasets: Datasets) -> dict[str, list[str]] | None:
+    if not datasets.versions(DATASET):
+        return None
+    splits = datasets.manifest(DATASET, "latest").splits
+    return {name: [shard.sha256 for shard in split.shards] for name, split in splits.items()}

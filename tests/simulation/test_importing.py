@@ -1,7 +1,7 @@
 """Imports under seeded schedules: whoever dies or repeats what, the same shards come out."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 
 from app.errors import ShardsmithError
+from app.services.datasets.datasets import Datasets
 from app.services.datasets.imports.imports import Imports
 from app.services.datasets.imports.notes import NoteBook
 from app.services.datasets.imports.plan import ImportPlan
@@ -70,6 +71,42 @@ def test_every_schedule_gives_the_same_shards(seeds: range, folder: Path, reques
             wrong[seed] = (found.status.to_json(), found.ledger.violations)
     assert not wrong
     assert kills > len(seeds) // 2
+
+
+def _is_cancelled_or_published(found: ImportRun, wanted: ImportRun) -> bool:
+    state, published = found.status.state, found.shards is not None
+    as_told = {"cancelled": "cancelled", "import_publishing": "done", "done": "done"}
+    right = state == ("done" if published else "cancelled") and found.shards in (None, wanted.shards)
+    told = found.told is None or as_told[found.told] == state
+    return right and told and not any(violation.kind in KINDS for violation in found.ledger.violations)
+
+
+def _cancelled_runs(folder: Path, request: ImportRequest) -> Iterator[ImportRun]:
+    for seed in range(QUICK_RUNS):
+        with small_sizes():
+            found = ImportRun(seed, folder, request, cancels=True)
+            found.play()
+        yield found
+
+
+def test_whoever_cancels_is_told_what_becomes_of_it(folder: Path, request_: ImportRequest) -> None:
+    wanted = run(None, folder, request_)
+    runs = list(_cancelled_runs(folder, request_))
+    assert [found.status.to_json() for found in runs if not _is_cancelled_or_published(found, wanted)] == []
+    assert {found.told for found in runs} >= {"cancelled", "import_publishing"}
+
+
+def test_a_version_that_appears_all_the_same_is_found(folder: Path, request_: ImportRequest) -> None:
+    """The decision falls once the rows are published, which is too late."""
+    wanted = run(None, folder, request_)
+    publish = Datasets.publish
+
+    def broken(datasets, *args, before_plan, **given):  # type: ignore[no-untyped-def]
+        return publish(datasets, *args, **given)
+
+    with mock.patch.object(Datasets, "publish", broken):
+        runs = _cancelled_runs(folder, request_)
+        assert not all(_is_cancelled_or_published(found, wanted) for found in runs)
 
 
 def _random_keys() -> Callable[..., object]:

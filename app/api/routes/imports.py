@@ -117,7 +117,7 @@ def get_import(dataset: str, import_id: str, headers: NegotiatingHeaders) -> Pla
 def cancel_import(dataset: str, import_id: str) -> Plan:
     """Cancel an import, unless it has ended. The rows that it has stored wait for the next publication.
 
-    A publication that has begun goes on.
+    Once their own publication has begun, it is too late (409 `import_publishing`).
     """
 
     def work(job: Job, _: ByteStream) -> Answer:

@@ -241,9 +241,11 @@ class Datasets:
         self._is_closed = True
         self._appends.close()
 
-    def settle_schema(self, request: AppendRequest, body: AppendBody) -> bool:
+    def settle_schema(
+        self, request: AppendRequest, body: AppendBody, check: Callable[[Schema], None]
+    ) -> bool:
         """As `Appends.settle_schema`."""
-        return self._appends.settle_schema(request, body)
+        return self._appends.settle_schema(request, body, check)
 
     def open(self, name: str) -> Dataset:
         """The dataset itself, for what is built on appends."""
@@ -314,7 +316,8 @@ class Datasets:
         *,
         wants: str | None = None,
         destination: Destination | None = None,
-        on_plan: Callable[[str], None] | None = None,
+        before_plan: Callable[[], None] = lambda: None,
+        on_plan: Callable[[str], None] = lambda _: None,
         room: Room | None = None,
         spread: Spread | None = None,
     ) -> Manifest:
@@ -324,6 +327,8 @@ class Datasets:
             wants: an append that must be in the version, or in an earlier one, which is then the
                 answer. With it a publication in progress is helped along instead of refused.
             destination: where that append went.
+            before_plan: called once nothing is against the version, and before it is fixed; what it raises
+                leaves all as it was.
             on_plan: told the version as soon as it is fixed.
             room: what was reserved for it; taken now where it is not given.
             spread: has other processes write shards by `write_shards`.
@@ -346,7 +351,8 @@ class Datasets:
         with Room(self._memory) if room is None else room.retain() as room:
             try:
                 with count_publication(lambda: self._is_closed):
-                    manifest = Publisher(dataset, room, spread).publish(options, wants, on_plan)
+                    publisher = Publisher(dataset, room, spread)
+                    manifest = publisher.publish(options, wants, before_plan, on_plan)
                 backend.unpublished.changed.set()
                 return manifest
             except (CorruptData, NotFound, StorageUnavailable):

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from ....domain.limits import KIB, Limits
+from ....domain.schema import Schema
 from ....errors import InputError
 from ....runtime.images import ImageCodecs
 from ....runtime.streams import MemoryStream, PrefixedStream, read_up_to
@@ -121,10 +122,15 @@ class Appends:
                 raise
             return earlier
 
-    def settle_schema(self, request: AppendRequest, body: AppendBody) -> bool:
+    def settle_schema(
+        self, request: AppendRequest, body: AppendBody, check: Callable[[Schema], None] = lambda _: None
+    ) -> bool:
         """Give the dataset the schema that it would get by storing these rows, and store none of them.
 
         Returns whether it has one; rows without a feature give none.
+
+        Args:
+            check: called with the schema first; what it raises leaves the dataset as it is.
 
         Raises:
             InputError: the beginning of the rows cannot be read.
@@ -132,11 +138,13 @@ class Appends:
         """
         destination = self._catalog.destination(request.dataset)
         if destination.schema is not None:
+            check(destination.schema)
             return True
         records = apply_transforms(body.read_rows(request, None), self._images, body.workspace.budget, None)
         schema = records.schema.as_stored()
         if not len(schema):
             return False
+        check(schema)
         self._catalog.settle(destination.layout, schema, evolve=request.evolve)
         return True
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....codecs.arrow.parquet import find_row_groups
-from ....codecs.csv.lines import end_of_line
 from ....codecs.columns import Ints
+from ....codecs.csv.lines import end_of_line
 from ....codecs.forms import FormName
 from ....codecs.messages.framing import HEADER_BYTES, frame_header, iter_frames
 from ....domain.limits import KIB, MIB
@@ -122,7 +122,7 @@ def _csv_line_ends(body: PieceStream, size: int, range_bytes: int, delimiter: st
     offset = quotes = 0
     before, target = _LF, range_bytes
     while piece := body.read_view():
-        if not offset and piece[: len(_BOM)] == _BOM:
+        if not offset and bytes(piece[: len(_BOM)]) == _BOM:
             piece, offset = piece[len(_BOM) :], len(_BOM)
         data = np.frombuffer(piece, np.uint8)
         at_quotes = np.flatnonzero(data == _QUOTE)
@@ -144,7 +144,9 @@ def _csv_line_ends(body: PieceStream, size: int, range_bytes: int, delimiter: st
         before = piece[-1] if piece else before
 
 
-def _first_stray_quote(data: NDArray[np.uint8], at_quotes: Ints, inside: int, before: int, delimiter: int) -> int:
+def _first_stray_quote(
+    data: NDArray[np.uint8], at_quotes: Ints, inside: int, before: int, delimiter: int
+) -> int:
     """Where the first quote stands that neither begins nor ends a field; the number of bytes if none does.
 
     Args:

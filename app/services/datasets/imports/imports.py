@@ -9,7 +9,7 @@ finds it.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,6 +20,7 @@ from ....codecs.forms import FormName
 from ....domain.limits import Limits
 from ....domain.manifest import Manifest
 from ....domain.names import check_append_id, check_dataset_name, check_idempotency_key
+from ....domain.schema import Schema
 from ....domain.urls import hide_secrets
 from ....errors import (
     Conflict,
@@ -48,6 +49,7 @@ from ..objects.kept import Kept
 from ..objects.slot import Dead, close_slot, read_slot
 from ..objects.stored_json import dump_json
 from ..pieces.run_ahead import map_in
+from ..publish.dealing import Dealer
 from ..publish.unwritten import Spread, UnwrittenShards
 from .cutting import cut
 from .notes import FailureJson, NoteBook, describe_failure
@@ -101,6 +103,10 @@ class Outcome:
     failure: FailureJson | None = None
 
 
+class _Cancelled(Conflict):
+    """The import was cancelled before its rows were published."""
+
+
 class Imports:
     """Imports into the datasets of one store. Safe to use from several threads; every call blocks.
 
@@ -136,7 +142,7 @@ class Imports:
             UnprocessableInput: nothing is there to import (`source_not_found`, `no_records`), or the key was
                 used for another import (`idempotency_key_reused`).
             InputError: the schema has transforms that cannot be done; the first rows cannot be read, or do
-                not fit the dataset.
+                not fit the dataset, or have nothing that they can be dealt out by (`invalid_division`).
             LimitExceeded: too many ranges (`too_many_ranges`).
         """
         check_dataset_name(dataset)
@@ -187,6 +193,12 @@ class Imports:
         self, dataset: str, source: Source, request: ImportRequest, form: FormName, ranges: Sequence[Range]
     ) -> None:
         """Give a dataset without a schema that of the first rows, so that no order of ranges changes it."""
+        division = None if request.publish is None else request.publish.division
+
+        def check(schema: Schema) -> None:
+            if division is not None and not request.evolve:  # else later rows may bring the feature
+                Dealer(division, schema)
+
         for part in ranges[:_LOOKED_AT]:
             groups = None if part.row_groups is None else range(*part.row_groups)
             append = request.append(
@@ -196,7 +208,7 @@ class Imports:
                 body = open_range(
                     counted, part, workspace, self._datasets.pool, is_tfrecord=form == "tfrecord"
                 )
-                if self._datasets.settle_schema(append, AppendBody(body, str, workspace)):
+                if self._datasets.settle_schema(append, AppendBody(body, str, workspace), check):
                     return
         raise UnprocessableInput(
             f"The first objects of {request.shown_source!r} have no rows, from which the features would be "
@@ -240,15 +252,31 @@ class Imports:
     def cancel(self, dataset: str, import_id: str) -> ImportStatus:
         """End an import, unless it has ended. What was appended stays, and waits for a publication.
 
-        A publication that has begun goes on.
+        Raises:
+            NotFound: there is no such import (`import_not_found`).
+            Conflict: its rows are being published already (`import_publishing`).
+        """
+        opened = self._datasets.open(dataset)
+        self._open(opened, import_id)
+        book = NoteBook(opened, import_id)
+        if not book.decide("cancel") and book.ended() is None:
+            raise Conflict(
+                "All rows of the import are stored and are being published, so it cannot be cancelled any "
+                "more. Wait for the version, or abort it.",
+                code="import_publishing",
+            )
+        return self.follow(dataset, import_id)
+
+    def may_read(self, dataset: str, import_id: str) -> bool:
+        """Whether all that an import reads is allowed in this process.
 
         Raises:
             NotFound: there is no such import (`import_not_found`).
         """
-        opened = self._datasets.open(dataset)
-        self._open(opened, import_id)
-        NoteBook(opened, import_id).end({"state": "cancelled"})
-        return self.follow(dataset, import_id)
+        plan, ranges = self._open(self._datasets.open(dataset), import_id)
+        listed = {part.source.name for part in ranges if "://" in part.source.name}
+        allowed = self._allowed
+        return allowed is None or all(is_allowed(url, allowed) for url in (plan.request.source, *listed))
 
     def tasks(self, dataset: str, import_id: str, *, index: int = 0, of: int = 1) -> list[Task]:
         """What is left to do; only every `of`-th range, from the one with that index.
@@ -259,7 +287,7 @@ class Imports:
         opened = self._datasets.open(dataset)
         plan, _ = self._open(opened, import_id)
         book = NoteBook(opened, import_id)
-        if book.ended() is not None:
+        if book.decision() is not None:
             return []
         notes = book.read()
         return [
@@ -278,7 +306,7 @@ class Imports:
         plan, ranges = self._open(dataset, task.import_id)
         part = ranges[task.index]
         book = NoteBook(dataset, task.import_id)
-        if book.ended() is not None:
+        if book.decision() is not None:
             return Outcome(task.index, "ended", part.num_bytes)
         attempt = task.attempt
         while True:
@@ -361,22 +389,32 @@ class Imports:
         if status.has_ended or not status.is_decided:
             return status
         book = NoteBook(self._datasets.open(dataset), import_id)
+
+        def decide() -> None:
+            if not book.decide("publish"):
+                raise _Cancelled("The import was cancelled.")
+
         try:
-            version = self._publish(dataset, status, spread) if status.num_records else None
+            version = self._publish(dataset, status, decide, spread) if status.num_records else None
+            decide()
+            book.end(version)
         except InputError as error:
             book.refused(error)
             raise
-        book.end({"state": "done"} if version is None else {"state": "done", "version": version})
+        except _Cancelled:
+            pass
         return self.follow(dataset, import_id)
 
-    def _publish(self, dataset: str, status: ImportStatus, spread: Spread | None) -> str | None:
+    def _publish(
+        self, dataset: str, status: ImportStatus, decide: Callable[[], None], spread: Spread | None
+    ) -> str | None:
         options = status.plan.request.publish
         if options is None:
             return None
         keyed = options.with_key(status.plan.publish_key)
         while True:
             try:
-                return str(self._datasets.publish(dataset, keyed, spread=spread).version)
+                return self._datasets.publish(dataset, keyed, before_plan=decide, spread=spread).version
             except Conflict as error:
                 if error.code == "nothing_to_publish":
                     # Others have published the rows meanwhile.

@@ -20,7 +20,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, NotRequired
+from typing import Any, Final, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -36,6 +36,9 @@ _NOTE: Final = re.compile(
     r"(?P<index>[0-9]{6})\.(done\.(?P<rows>[0-9]+)\.(?P<bytes>[0-9]+)|closed\.(?P<attempt>[0-9]+)"
     r"|(?P<failed>failed)\.[0-9a-f]{32})"
 )
+
+
+Decision = Literal["publish", "cancel"]
 
 
 class FailureJson(TypedDict):
@@ -111,6 +114,8 @@ class NoteBook:
         self._folder = dataset.layout.import_(import_id)
         self._ranges = f"{self._folder}/ranges"
         self._refusal = f"{self._folder}/refusal"
+        self._decision = f"{self._folder}/decision"
+        self._end = f"{self._folder}/end"
 
     def read(self) -> Notes:
         """All notes there are."""
@@ -173,24 +178,37 @@ class NoteBook:
 
     def refusal(self) -> RefusalJson | None:
         """Why the rows could not be published when it was last tried; None as long as nobody failed."""
-        key = self._refusal
-        try:
-            value = read_again(lambda: open_json(self._store.get(key), key))
-        except ObjectNotFound:
+        value = self._read(self._refusal)
+        return None if value is None else {"code": value["code"], "detail": value["detail"]}
+
+    def decide(self, decision: Decision) -> bool:
+        """Decide that the rows are published, or that the import is cancelled; whether it is so.
+
+        Whoever comes first decides, before any version is planned.
+        """
+        create_once(self._store, self._decision, seal_json({"nonce": new_nonce(), "decision": decision}))
+        return self.decision() == decision
+
+    def decision(self) -> Decision | None:
+        """What was decided; None as long as nothing is."""
+        value = self._read(self._decision)
+        if value is None:
             return None
-        return {"code": value["code"], "detail": value["detail"]}
+        if value.get("decision") not in ("publish", "cancel"):
+            raise CorruptData(f"{self._decision} is not of the known form.")
+        decision: Decision = value["decision"]
+        return decision
+
+    def end(self, version: str | None) -> None:
+        """Note that the import is done, with the version that its rows are in."""
+        create_once(self._store, self._end, seal_json({"nonce": new_nonce(), "version": version}))
 
     def ended(self) -> Mapping[str, Any] | None:
-        """What the end of the import says; None as long as it goes on."""
-        key = f"{self._folder}/end"
+        """What `end` noted; None as long as the import is not done."""
+        return self._read(self._end)
+
+    def _read(self, key: str) -> Mapping[str, Any] | None:
         try:
-            value = read_again(lambda: open_json(self._store.get(key), key))
+            return read_again(lambda: open_json(self._store.get(key), key))
         except ObjectNotFound:
             return None
-        if value.get("state") not in ("done", "cancelled"):
-            raise CorruptData(f"{key} is not of the known form.")
-        return value
-
-    def end(self, value: Mapping[str, Any]) -> None:
-        """End the import, unless it has ended."""
-        create_once(self._store, f"{self._folder}/end", seal_json({"nonce": new_nonce(), **value}))

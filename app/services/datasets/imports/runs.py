@@ -156,7 +156,7 @@ class ImportRuns:
         try:
             if self._imports.follow(dataset, import_id).has_ended:
                 self._forget(run)
-            else:
+            elif self._imports.may_read(dataset, import_id):  # else those that may have to
                 self.start(dataset, import_id)
                 logger.info("going on with import %s into %s", import_id, dataset)
         except NotFound:  # its dataset was deleted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NotRequired
+from typing import Final, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -116,7 +116,8 @@ def status_of(
     Args:
         ranges: of the plan.
     """
-    ended: Any = book.ended() or {}
+    decision = book.decision()
+    ended = book.ended() if decision == "publish" else None
     done, left = notes.done, notes.left
     failed = [index for index in notes.failed if not notes.is_decided(index)]
     told = sorted([*left, *failed])[:_TOLD]
@@ -124,8 +125,10 @@ def status_of(
     source_bytes = sum(ranges[index].num_bytes for index in done)
     refusal = None
     state: State = "running"
-    if ended:
-        state = ended["state"]
+    if decision == "cancel":
+        state = "cancelled"
+    elif ended is not None:
+        state = "done"
     elif len(done) + len(left) == plan.num_ranges:
         refusal = book.refusal()
         state = "publishing" if refusal is None else "stopped"
@@ -143,7 +146,7 @@ def status_of(
         _rate(notes, source_bytes),
         failures,
         refusal,
-        ended.get("version"),
+        None if ended is None else ended["version"],
     )
 
 

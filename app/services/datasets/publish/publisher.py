@@ -43,10 +43,13 @@ class Publisher:
         self._new = NewAppends(dataset)
 
     def publish(
-        self, options: PublishOptions, wants: str | None, on_plan: Callable[[str], None] | None = None
+        self,
+        options: PublishOptions,
+        wants: str | None,
+        before_plan: Callable[[], None],
+        announce: Callable[[str], None],
     ) -> Manifest:
         """See `Datasets.publish`."""
-        announce = on_plan or (lambda _: None)
         for _ in range(_ROUNDS):
             newest = self._log.newest()
             if newest and self._log.verdict(newest) is None:
@@ -63,7 +66,7 @@ class Publisher:
             self._require_new([*commits, *left_out], wants)
             after = self._new.after(newest + 1, seen, listed, commits, left_out, options.publish_key)
             base = published if published and options.base == "latest" else None
-            verdict = self._begin(newest + 1, base, after, commits, options, announce)
+            verdict = self._begin(newest + 1, base, after, commits, options, before_plan, announce)
             if isinstance(verdict, Manifest):
                 return verdict
         raise Conflict(
@@ -203,6 +206,7 @@ class Publisher:
         seen: Seen,
         commits: Sequence[Commit],
         options: PublishOptions,
+        before_plan: Callable[[], None],
         announce: Callable[[str], None],
     ) -> Manifest | None:
         """Plan version `n` and execute it; None where another publisher's plan came first.
@@ -217,6 +221,11 @@ class Publisher:
             if self._log.newest() < n:
                 raise
             return None  # whoever came first has published these appends, and tidied up
+        try:
+            before_plan()
+        except ShardsmithError:
+            self._drafter.discard(plan)
+            raise
         key = self._layout.plan(n)
         winner = create_once(self._store, key, plan.serialize())
         if winner is not None:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from app.runtime.budget import Budget
 from app.runtime.spool import Spool
 from app.runtime.streams import MemoryStream
 from app.runtime.workspace import Workspace
-from app.services.datasets.imports import cutting, reading
+from app.services.datasets.imports import reading
 from app.services.datasets.imports.cutting import cut
 from app.services.datasets.imports.ranges import Range
 from app.storage.sources import open_source
@@ -32,7 +33,8 @@ def read(text: bytes, delimiter: str) -> list[tuple[str, str]] | None:
     """The rows of a CSV; None if it is refused."""
     options = RecordsDecodeOptions(schema=SCHEMA, csv=CsvDialect(delimiter))
     try:
-        records = RECORDS_CODECS["csv"].decode(MemoryStream(text), options, Budget())
+        csv: Any = RECORDS_CODECS["csv"]
+        records = csv.decode(MemoryStream(text), options, Budget())
         return [tuple(row.values()) for batch in as_arrow(records) for row in batch.to_pylist()]
     except InputError:
         return None

@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import itertools
 import json
 import os
 import random
@@ -17,7 +18,7 @@ import pytest
 
 from app.domain.limits import Limits
 from app.domain.schema import Schema
-from app.errors import InputError, MalformedInput, NotFound, StorageUnavailable, UnprocessableInput
+from app.errors import Conflict, InputError, MalformedInput, NotFound, StorageUnavailable, UnprocessableInput
 from app.runtime.budget import Budget
 from app.runtime.memory import MemoryPool
 from app.runtime.spool import Spool
@@ -373,6 +374,66 @@ def test_what_ended_stays_as_it_ended(world: World) -> None:
     assert world.imports.cancel("d", status.plan.import_id).state == "done"
 
 
+def test_who_cancels_is_told_that_it_is_cancelled_or_too_late(world: World, store: FaultStore) -> None:
+    """At each request of the process that publishes."""
+    write_ndjson(world.folder / "a.ndjson", 0, 20)
+    told: list[str] = []
+    for number in itertools.count():
+        name, left = f"d{number}", [number]
+        import_id, _ = world.imports.begin(name, world.request(), "k")
+        for task in world.imports.tasks(name, import_id):
+            world.imports.work(task)
+
+        def cancel(when: str, operation: str, key: str, name: str = name, left: list[int] = left) -> None:
+            left[0] -= when == "before"
+            if left[0] < 0:
+                store.fault = None
+                told.append(_cancel(world.replica(), name))
+
+        store.fault = cancel
+        status = world.imports.finish(name, import_id)
+        if len(told) == number:  # it had no further request
+            break
+        versions = world.client.datasets.versions(name)
+        assert (told[-1], status.state, versions) in (
+            ("cancelled", "cancelled", []),
+            ("import_publishing", "done", ["1.0.0"]),
+            ("done", "done", ["1.0.0"]),
+        )
+    store.fault = None
+    answers = [answer for answer, _ in itertools.groupby(told)]
+    assert answers == ["cancelled", "import_publishing", "done"]
+    # A draft that was dropped leaves nothing behind.
+    assert not [info.key for info in store.list("d0") if "/log/" in info.key]
+
+
+def _cancel(imports: Imports, name: str) -> str:
+    try:
+        return imports.cancel(name, id_of_key("k")).state
+    except Conflict as error:
+        return error.code
+
+
+def test_rows_that_cannot_be_dealt_out_by_a_feature_are_not_planned(world: World) -> None:
+    (world.folder / "a.ndjson").write_text('{"id": 1, "x": 1.5}\n{"id": 2, "x": 2.5}\n')
+
+    def request(by: str, **given: Any) -> ImportRequest:
+        publish = PublishOptions(by=by, fractions={"train": "0.5", "test": "0.5"})
+        return world.request(publish=publish, **given)
+
+    def refusal(request: ImportRequest) -> str:
+        with pytest.raises(UnprocessableInput) as caught:
+            world.imports.begin("d", request, "k")
+        return caught.value.code
+
+    assert [refusal(request(by)) for by in ("x", "y")] == ["invalid_division"] * 2
+    assert world.client.store.list_children("") == []
+    world.run(request("id"), key="other")
+    assert [refusal(request(by)) for by in ("x", "y")] == ["invalid_division"] * 2
+    # Later rows may bring it.
+    world.imports.begin("d", request("y", evolve=True), "k")
+
+
 def test_others_may_publish_the_rows_meanwhile(world: World) -> None:
     write_ndjson(world.folder / "a.ndjson", 0, 100)
     import_id, _ = world.imports.begin("d", world.request(), "k")
@@ -552,7 +613,10 @@ def test_a_publication_that_cannot_be_is_told_with_its_reason(world: World) -> N
     told = world.replica().follow("d", import_id).to_json()
     assert (told["state"], told["rows"], told["failures"]) == ("stopped", 30, [])
     assert told["refusal"] == {"code": "split_not_found", "detail": refused.value.detail}
-    # Once it can be, the same again goes on.
+    # Once it can be, the same again goes on; another one, cancelled, stays as it ended.
+    with pytest.raises(UnprocessableInput):
+        world.run(request, name="e")
+    assert world.imports.cancel("e", import_id).state == "cancelled"
     world.run(world.request(split="other", publish=None), key="other")
     assert "refusal" not in world.run(request).to_json()
     assert world.imports.follow("d", import_id).state == "done"

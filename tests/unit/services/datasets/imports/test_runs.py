@@ -140,12 +140,29 @@ def test_an_import_that_the_store_broke_off_is_tried_again_later(
 
 def test_what_was_asked_for_wrongly_is_not_tried_again(replicas: Replicas) -> None:
     world = replicas.world
-    request = world.request(publish=PublishOptions(by="nothing", fractions={"a": "0.5", "b": "0.5"}))
+    request = world.request(publish=PublishOptions(divide="none", fractions={"a": "0.5", "b": "0.5"}))
     import_id, _ = world.imports.begin("e", request, "wrong")
     runs = replicas.replica()
     runs.start("e", import_id)
     replicas.wait_until_over(runs)
     assert world.imports.follow("e", import_id).state == "stopped"
+
+
+def test_an_import_from_where_this_replica_may_not_read_is_left_to_others(replicas: Replicas) -> None:
+    """As after a restart with another SHARDSMITH_IMPORT_SOURCES."""
+    replicas.store.put(f"_imports/d/{replicas.import_id}", b"")
+    folder = replicas.world.folder.as_uri()
+
+    def replica(allowed: str) -> ImportRuns:
+        return ImportRuns(replicas.world.replica([allowed]), replicas.store, lambda: replicas.now)
+
+    runs = replica(f"{folder}/other")
+    runs.look()
+    assert (runs.num_running, len(replicas.says())) == (0, 1)
+    runs = replica(folder)
+    runs.look()
+    replicas.wait_until_over(runs)
+    assert replicas.follow().state == "done"
 
 
 @pytest.mark.parametrize("what", ["ended", "deleted"])

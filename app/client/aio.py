@@ -7,6 +7,7 @@ import os
 import ssl
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NotRequired, Self, TypedDict
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 TOKEN_VARIABLE: Final = "SHARDSMITH_CLIENT_TOKEN"  # noqa: S105  # the name of it
 #: Between two looks at what is under way, where the service does not say.
 _POLL_S: Final = 1.0
+_EVENTS: Final = "text/event-stream"
 
 
 class Appended(TypedDict):
@@ -42,6 +44,7 @@ class Appended(TypedDict):
     rounded: NotRequired[list[str]]
     dropped: NotRequired[list[str]]
     skipped: NotRequired[int]
+    version: NotRequired[str]
 
 
 class Progress(TypedDict):
@@ -192,6 +195,7 @@ class AsyncDataset:
         key: str | None = None,
         media_type: str | None = None,
         schema: Mapping[str, Any] | None = None,
+        publish: bool = False,
         **parameters: Parameter,
     ) -> Appended:
         """Append rows; once this returns they are stored, once, whatever failed on the way.
@@ -204,7 +208,10 @@ class AsyncDataset:
             key: names the append: the same rows under the same key are stored once, whichever program sends
                 them. If not given, this call makes one.
             schema: of the rows, as JSON; 8 KiB at most. For a longer one `create` the dataset.
-            parameters: further ones of an append, such as `evolve="widen"`: docs/http.md.
+            publish: makes a version of all that is appended, in the same request, and waits until it is
+                complete; the result has its name as `version`.
+            parameters: further ones of an append, such as `evolve="widen"`, and with `publish` those of a
+                publication: docs/http.md.
 
         Raises:
             Refused: the rows cannot be stored; none of them is.
@@ -218,22 +225,31 @@ class AsyncDataset:
             **body.params,
             "split": split,
             "schema": None if schema is None else json.dumps(schema, separators=(",", ":")),
+            "publish": publish or None,
             **parameters,
         }
         headers = {**body.to_headers(), "Idempotency-Key": key}
 
-        async def attempt() -> Appended:
+        async def attempt() -> tuple[Answer, Any]:
             try:
                 answer = await self._connection.send(
                     "POST", *self._path, "records", params=params, headers=headers, content=body.open()
                 )
-                stored: Appended = await answer.json()
+                return answer, await answer.json()
             except Passing as error:
                 _require_another_try(body, key, error)
                 raise
-            return stored
 
-        return await self._connection.patiently(attempt)
+        while True:
+            answer, found = await self._connection.patiently(attempt)
+            stored: Appended = found["append"] if publish else found
+            if answer.status != 202:
+                return {**stored, "version": found["version"]} if publish else stored
+            await self._connection.transport.sleep(retry_after(answer.headers))
+            if name := found.get("version"):
+                return {**stored, "version": await self.version(name).name()}
+            if body.is_spent:
+                raise OutcomeUnknown(key, "The publication goes on, and has no version yet.")
 
     async def publish(self, /, *, key: str | None = None, **parameters: Parameter) -> AsyncVersion:
         """Make a version of all that is appended, and wait until it is complete.
@@ -377,6 +393,21 @@ class AsyncVersion:
             return await answer.content()
 
         return await self._connection.patiently(attempt)
+
+    async def statistics(self, /, split: str = "train", **parameters: Parameter) -> dict[str, Any]:
+        """How the values of each feature are spread, once all rows have been read for it: docs/http.md.
+
+        Args:
+            parameters: `against_split` and `against_version`, for those of other rows beside them.
+        """
+        await self.manifest()
+        params = {"split": split, **parameters}
+        while True:
+            answer, found = await self._connection.ask("GET", *self._path, "statistics", params=params)
+            if answer.status != 202:
+                statistics: dict[str, Any] = found
+                return statistics
+            await self._connection.transport.sleep(retry_after(answer.headers) or _POLL_S)
 
     async def download(self, folder: str | os.PathLike[str], *, at_once: int = 4) -> Path:
         """Download all files into `folder/dataset/version`, which TFDS loads as it is.
@@ -526,16 +557,50 @@ class AsyncImport:
         return progress
 
     async def follow(self, every_s: float = _POLL_S) -> AsyncIterator[Progress]:
-        """How far it is, each time that has changed, until it has ended; the last one says how."""
+        """How far it is, each time that has changed, until it has ended; the last one says how.
+
+        The service tells of each change. Behind a proxy that holds that back it is asked instead.
+
+        Args:
+            every_s: how often to ask.
+        """
         last: Progress | None = None
+        async with aclosing(self._looks(every_s)) as looks:
+            async for progress in looks:
+                if progress != last:
+                    yield progress
+                if progress["state"] in ("stopped", "done", "cancelled"):
+                    return
+                last = progress
+
+    async def _looks(self, every_s: float) -> AsyncGenerator[Progress, None]:
+        """How far it is, for ever."""
+        listens = True
         while True:
-            progress = await self.status()
-            if progress != last:
-                yield progress
-            if progress["state"] in ("stopped", "done", "cancelled"):
-                return
-            last = progress
+            if listens:
+                listens = False
+                async with aclosing(self._events()) as events:
+                    async for progress in events:
+                        listens = True
+                        yield progress
+            if not listens:
+                yield await self.status()
             await self._connection.transport.sleep(every_s)
+
+    async def _events(self) -> AsyncGenerator[Progress, None]:
+        """What the service tells, until the answer ends or breaks; nothing if it tells nothing."""
+        try:
+            answer = await self._connection.send("GET", *self._path, headers={"Accept": _EVENTS})
+            async with aclosing(_lines(answer)) as lines:
+                if answer.headers.get("Content-Type", "").startswith(_EVENTS):
+                    async for line in lines:
+                        if line.startswith(b"data:"):  # an event is one line of it
+                            yield json.loads(line[len(b"data:") :])
+        except Passing:
+            pass
+        except Refused as error:
+            if error.status != 406:
+                raise
 
     async def wait(self, every_s: float = _POLL_S) -> Progress:
         """Wait until it has ended."""

@@ -83,6 +83,7 @@ class Version:
     files = _run(AsyncVersion.files)
     shards = _run(AsyncVersion.shards)
     read_file = _run(AsyncVersion.read_file)
+    statistics = _run(AsyncVersion.statistics)
     download = _run(AsyncVersion.download)
     rows = _iterate(AsyncVersion.rows)
     to_numpy = _run(AsyncVersion.to_numpy)

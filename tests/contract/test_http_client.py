@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
+import json
 import threading
 import uuid
 from collections import Counter
@@ -13,15 +14,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from app.client import AsyncClient, Client, Conflict, NotFound, OutcomeUnknown, Refused
 from app.client.blocking import Dataset
-from app.client.transport import BlockingTransport
+from app.client.transport import BlockingTransport, Reply
+from app.main import create_app_with
+from app.settings import Settings
+from app.storage.obstore_store import open_store
+from openapi.recorded import serving
 from tests.campaign.fault_proxy import FaultProxy
 from tests.campaign.fault_rules import Fault, Rule, Rules
+from tests.contract.test_following import SteppedStore
 from tests.e2e.service import SSL_CONTEXT, Service
 
 
@@ -219,6 +226,120 @@ def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
         assert seconds >= 0
 
     monkeypatch.setattr(BlockingTransport, "sleep", sleep)
+
+
+Exchange = tuple[httpx.Request, Reply]
+
+
+@pytest.fixture
+def exchanges(monkeypatch: pytest.MonkeyPatch) -> list[Exchange]:
+    """What the client asks, and the heads of the answers that it gets."""
+    seen: list[Exchange] = []
+    send = BlockingTransport.send
+
+    async def send_and_tell(transport: BlockingTransport, request: httpx.Request) -> Reply:
+        reply = await send(transport, request)
+        seen.append((request, reply))
+        return reply
+
+    monkeypatch.setattr(BlockingTransport, "send", send_and_tell)
+    return seen
+
+
+@pytest.mark.usefixtures("no_waits")
+def test_a_download_that_is_cut_off_goes_on_with_the_rest(
+    service: Service, python: Client, name: str, tmp_path: Path, exchanges: list[Exchange]
+) -> None:
+    dataset = python.dataset(name)
+    dataset.append({"x": np.random.default_rng(0).random((3000, 8), np.float32)})
+    [shard] = dataset.publish().shards()
+    cut = Rule("cut", rf"^get .*/files/{shard.name}", Fault("partial"), times=2)
+    with faulty(service, cut) as (_, url), Client(url, verify=SSL_CONTEXT) as client:
+        folder = client.dataset(name).version().download(tmp_path, at_once=1)
+    assert hashlib.sha256((folder / shard.name).read_bytes()).hexdigest() == shard.sha256
+    asked = [(request, reply) for request, reply in exchanges if request.url.path.endswith(shard.name)]
+    half = shard.num_bytes // 2
+    ranges = [None, f"bytes={half}-", f"bytes={half + (shard.num_bytes - half) // 2}-"]
+    assert [request.headers.get("Range") for request, _ in asked] == ranges
+    assert [reply.status for _, reply in asked] == [200, 206, 206]
+    assert {request.headers["If-Range"] for request, _ in asked[1:]} == {f'"{shard.sha256}"'}
+
+
+@pytest.mark.parametrize("way", ["publish", "append", "iterator"])
+def test_a_publication_that_takes_long_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, exchanges: list[Exchange], way: str
+) -> None:
+    """It writes no shard before the client has been told to wait, and one for each wait."""
+    store = SteppedStore(open_store("memory://"))
+
+    async def sleep(_: BlockingTransport, seconds: float) -> None:
+        assert seconds > 0
+        store.let(1)
+
+    monkeypatch.setattr(BlockingTransport, "sleep", sleep)
+    app = create_app_with(Settings(storage_url="memory://"), store=store, publish_wait_s=0.01)
+    rows = [{"id": i} for i in range(8)]
+    with serving(app) as http, Client(str(http.base_url), verify=SSL_CONTEXT) as client:
+        dataset = client.dataset("d")
+        if way == "publish":
+            dataset.append(rows)
+            version = dataset.publish(num_shards=3).name
+        else:
+            given = (row for row in rows) if way == "iterator" else rows
+            version = dataset.append(given, publish=True, num_shards=3)["version"]
+        store.let(1000)
+        assert version == "1.0.0"
+        assert [row["id"] for row in dataset.version(version).rows()] == list(range(8))
+    assert [reply.status for _, reply in exchanges].count(202) > 0
+
+
+def test_statistics_come_once_all_rows_have_been_read(
+    python: Client, name: str, exchanges: list[Exchange]
+) -> None:
+    dataset = python.dataset(name)
+    dataset.append({"x": np.arange(100.0), "label": ["a", "b"] * 50})
+    dataset.append({"x": np.arange(100.0), "label": ["a", "b"] * 50}, split="test", publish=True)
+    found = dataset.version().statistics()
+    assert (found["num_records"], found["features"]["x"]["mean"]) == (200 // 2, 49.5)
+    assert found["features"]["label"]["values"]["top"][0]["count"] == 50
+    compared = dataset.version().statistics("train", against_split="test")
+    assert compared.keys() >= {"against", "drift"}
+    with pytest.raises(NotFound):
+        dataset.version().statistics("none")
+
+
+def test_an_import_is_followed_by_what_the_service_tells(tmp_path: Path, exchanges: list[Exchange]) -> None:
+    for k in range(3):
+        rows = [json.dumps({"id": 100 * k + i}) for i in range(100)]
+        (tmp_path / f"{k}.ndjson").write_text("\n".join(rows) + "\n")
+    (tmp_path / "bad.jsonl").write_text('{"id": 1}\n{"id": "a"}\n')
+    settings = Settings(storage_url="memory://", import_sources=f"file://{tmp_path}")
+    with (
+        serving(create_app_with(settings)) as http,
+        Client(str(http.base_url), verify=SSL_CONTEXT) as client,
+    ):
+        dataset = client.dataset("d")
+        source = f"file://{tmp_path}/*.ndjson"
+        begun = dataset.begin_import(source, key="k", range_bytes=100, publish={"num_shards": 2})
+        *_, last = dataset.import_(begun.import_id).follow()
+        assert (last["state"], last["rows"], last["version"]) == ("done", 300, "1.0.0")
+        ids = [*range(100), *range(100, 200), *range(200, 300)]
+        assert sorted(client.dataset("d").version().to_numpy()["id"].tolist()) == ids
+        again = dataset.begin_import(source, key="k", range_bytes=100, publish={"num_shards": 2})
+        assert (again.import_id, again.wait()) == (begun.import_id, last)
+        failed = dataset.begin_import(f"file://{tmp_path}/bad.jsonl")
+        stopped = failed.wait()
+        assert (stopped["state"], stopped["failures"][0]["row"]) == ("stopped", 1)
+        failed.cancel()
+        assert failed.wait()["state"] == "cancelled"
+        with pytest.raises(Refused, match="source_not_allowed"):
+            dataset.begin_import("file:///etc")
+    followed = [
+        request.headers["Accept"]
+        for request, _ in exchanges
+        if request.method == "GET" and "/imports/" in request.url.path
+    ]
+    assert followed == ["text/event-stream"] * 4
 
 
 #: What befalls requests: nobody gets them, or nobody hears of it, or they come once more.

@@ -261,6 +261,112 @@ def test_a_version_that_is_being_published_is_waited_for() -> None:
     assert transport.waits == [5]
 
 
+def test_an_append_that_publishes_waits_for_its_version() -> None:
+    stored = {"dataset": "d", "append_id": "a", "num_records": 5}
+    planning = {"state": "publishing", "append": stored}
+    transport = Scripted(
+        httpx.Response(202, json=planning, headers={"Retry-After": "1"}),
+        httpx.Response(202, json={**planning, "version": "1.0.0"}, headers={"Retry-After": "2"}),
+        httpx.Response(202, json={"state": "publishing", "version": "1.0.0"}, headers={"Retry-After": "3"}),
+        httpx.Response(200, json={"version": "1.0.0"}),
+    )
+    found = run(dataset(transport).append([{"x": 1}], publish=True, num_shards=2))
+    assert found == {**stored, "version": "1.0.0"}
+    assert transport.waits == [1, 2, 3]
+    first, again, *followed = transport.requests
+    assert (first.headers[KEY], first.url) == (again.headers[KEY], again.url)
+    assert (first.url.params["publish"], first.url.params["num_shards"]) == ("true", "2")
+    assert transport.bodies[0] == transport.bodies[1] == b'{"x":1}\n'
+    assert {(r.method, r.url.path) for r in followed} == {("GET", "/v1/datasets/d/versions/1.0.0")}
+
+
+def test_an_append_that_publishes_at_once_names_the_version() -> None:
+    manifest = {"version": "2.0.0", "append": {"append_id": "a"}}
+    transport = Scripted(httpx.Response(201, json=manifest), stored())
+    found = run(dataset(transport).append([{"x": 1}], publish=True))
+    assert (found["append_id"], found["version"]) == ("a", "2.0.0")
+    assert "version" not in run(dataset(transport).append([{"x": 1}]))
+    assert b"publish" not in transport.requests[1].url.query
+
+
+def test_an_iterator_that_was_read_is_not_sent_again_to_be_published() -> None:
+    planning = {"state": "publishing", "append": {"append_id": "a"}}
+    transport = Scripted(
+        httpx.Response(202, json={**planning, "version": "1.0.0"}),
+        httpx.Response(200, json={"version": "1.0.0"}),
+        httpx.Response(202, json=planning),
+    )
+    found = run(dataset(transport).append(generator(), publish=True))
+    assert (found["append_id"], found["version"]) == ("a", "1.0.0")
+    with pytest.raises(OutcomeUnknown, match="once more with key='k'"):
+        run(dataset(transport).append(generator(), key="k", publish=True))
+    assert [request.method for request in transport.requests] == ["POST", "GET", "POST"]
+
+
+def test_statistics_are_asked_for_until_they_are_there() -> None:
+    underway = httpx.Response(202, json={"percent": 7}, headers={"Retry-After": "4"})
+    manifest = httpx.Response(200, json={"version": "1.1.0"})
+    transport = Scripted(manifest, underway, NO_ANSWER, underway, httpx.Response(200, json={"features": {}}))
+    found = run(dataset(transport).version().statistics("test", against_split="train"))
+    assert found == {"features": {}}
+    assert transport.waits[0] == transport.waits[-1] == 4
+    assert {str(request.url) for request in transport.requests[1:]} == {
+        "http://service/v1/datasets/d/versions/1.1.0/statistics?split=test&against_split=train"
+    }
+
+
+def events(*states: str, then: Exception | None = None) -> httpx.Response:
+    text = "".join(f'data: {{"state": "{state}", "rows": {i}}}\n\n' for i, state in enumerate(states))
+    extensions = {} if then is None else {"then": then}
+    return httpx.Response(
+        200, text=f"retry: 2000\n{text}:\n\n", headers={"Content-Type": "text/event-stream"},
+        extensions=extensions,
+    )  # fmt: skip
+
+
+def test_an_import_is_followed_by_events_which_may_break_off() -> None:
+    transport = Scripted(
+        events("running", "running", then=NO_ANSWER),
+        events("running", "publishing"),
+        problem(503, "overloaded"),
+        httpx.Response(200, json={"state": "publishing", "rows": 1}),
+        httpx.Response(200, json={"state": "done", "rows": 1}),
+    )
+    told = list(iterate(dataset(transport).import_("i").follow(every_s=3)))
+    assert [(progress["state"], progress["rows"]) for progress in told] == [
+        ("running", 0), ("running", 1), ("running", 0), ("publishing", 1), ("done", 1)
+    ]  # fmt: skip
+    accepted = [request.headers.get("Accept") for request in transport.requests]
+    assert accepted == ["text/event-stream"] * 3 + [None] * 2
+    assert transport.waits == [3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        problem(406, "not_acceptable"),
+        httpx.Response(200, json={"state": "running"}),
+        httpx.ReadTimeout("a proxy that collects"),
+    ],
+    ids=["http_1_0", "json", "held_back"],
+)
+def test_an_import_without_events_is_asked_for(first: Step) -> None:
+    states = [httpx.Response(200, json={"state": state}) for state in ("running", "running", "stopped")]
+    transport = Scripted(first, *states)
+    told = run(dataset(transport).import_("i").wait(every_s=3))
+    assert told["state"] == "stopped"
+    assert [request.headers.get("Accept") for request in transport.requests] == [
+        "text/event-stream",
+        *[None] * 3,
+    ]
+    assert transport.waits == [3, 3]
+
+
+def test_an_import_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(NotFound):
+        run(dataset(Scripted(problem(404, "import_not_found"))).import_("i").wait())
+
+
 def test_redirects_are_refused_and_the_token_stays() -> None:
     moved = httpx.Response(308, headers={"Location": "http://elsewhere/v1/datasets"})
     transport = Scripted(moved)

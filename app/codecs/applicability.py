@@ -42,7 +42,7 @@ _FORMS: Final = {
     "int64": _Forms(_NONE, _ROWS_OF_JSON, "JSON answers"),
     "bytes_": _Forms(_NONE, _ROWS_OF_JSON, "JSON answers"),
     "b64": _Forms(_NONE, _ROWS_OF_JSON | {"b64"}, "JSON answers"),
-    "batch": _Forms(_NONE, frozenset({"arrow", "ndjson"}), "Arrow answers and NDJSON of columns"),
+    "batch": _Forms(_NONE, frozenset({"arrow", "ndjson", "npz"}), "Arrow, NPZ and NDJSON of columns"),
 }
 #: Options of which only some values speak of a format.
 _VALUES: Final = {

@@ -2,6 +2,7 @@
 
 import io
 import json
+import tarfile
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -148,6 +149,25 @@ def test_steps_come_in_messages_of_any_form(client: httpx.Client, url: str) -> N
     assert [row for column in columns for row in column] == expected
     rows = client.get(url, params={**parameters, "to": "npz"}).content
     assert np.load(io.BytesIO(rows))["id"].tolist() == expected
+    answer = client.get(url, params={**parameters, "to": "npz", "batch": 32})
+    assert answer.headers["Content-Type"] == "application/x-tar"
+    with tarfile.open(fileobj=io.BytesIO(answer.content)) as tar:
+        files = [(file.name, tar.extractfile(file)) for file in tar]
+    assert [name for name, _ in files] == [f"{number:09d}.npz" for number in range(len(columns))]
+    assert [np.load(io.BytesIO(file.read()))["id"].tolist() for _, file in files if file] == columns
+
+
+def test_files_of_batches_name_the_row_at_fault(client: httpx.Client, url: str) -> None:
+    name = f"{url.split('/')[3]}-sparse"
+    rows = [{"id": i, "x": 0.5} for i in range(20)] + [{"id": 20}]
+    assert client.post(f"/v1/datasets/{name}/records?publish=true", json=rows).status_code == 201
+    records = f"/v1/datasets/{name}/versions/1.0.0/records"
+    answer = client.get(records, params={"to": "npz", "batch": 8})
+    assert (answer.status_code, answer.json()["code"], answer.json()["row"]) == (422, "not_expressible", 20)
+    whole = client.get(records, params={"to": "npz", "batch": 8, "drop_remainder": "true"})
+    with tarfile.open(fileobj=io.BytesIO(whole.content)) as tar:
+        assert len(tar.getnames()) == 2
+    assert whole.headers["Record-Count"] == "16"
 
 
 def test_a_message_may_be_compressed(client: httpx.Client, url: str) -> None:

@@ -282,8 +282,9 @@ class RowsQuery(NoQuery):
         int | None,
         Field(
             ge=1,
-            description="Rows in each record batch of an Arrow answer, or in each line of NDJSON with "
-            "`layout=columns`. With `global_batch` it divides the part of a worker, which is the default.",
+            description="Rows in each record batch of an Arrow answer, in each line of NDJSON with "
+            "`layout=columns`, or in each NPZ file of a tar archive, which an NPZ answer becomes. With "
+            "`global_batch` it divides the part of a worker, which is the default for the other two.",
         ),
     ] = None
     drop_remainder: Annotated[

@@ -304,6 +304,7 @@ def read_records(dataset: str, version: str, query: RowsParameters, headers: Neg
     order, mixture = query.row_order(), query.mixture()
     transforms = declared_transforms(query.transforms)
     batch = query.rows_of_message(chosen.form)
+    batch_files = chosen.form == "npz" and batch is not None
 
     def work(job: Job, _: ByteStream) -> Answer:
         datasets = job.services.datasets
@@ -330,8 +331,8 @@ def read_records(dataset: str, version: str, query: RowsParameters, headers: Neg
             rows = in_batches(rows, batch, job.budget, drop_remainder=query.drop_remainder)
         options = records_options(query.encode_options(), chosen)
         numbering = skipped if batch is None else None
-        converted = encode_records(rows, chosen.form, options, job.budget, numbering)
-        return records_answer(converted, chosen.media_type, skipped=skipped)
+        converted = encode_records(rows, chosen.form, options, job.budget, numbering, batch_files=batch_files)
+        return records_answer(converted, _TAR if batch_files else chosen.media_type, skipped=skipped)
 
     complete_first = query.delivery == "checked" or query.on_error == "skip"
     return Plan(work, "store", complete_first)

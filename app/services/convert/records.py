@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
+from ...codecs.archives.batch_files import in_files
 from ...codecs.columns import Batch, Records
 from ...codecs.compression.encoded import json_bytes_of
 from ...codecs.forms import RECORDS_CODECS, FormName
@@ -145,16 +146,21 @@ def encode_records(
     options: RecordsEncodeOptions,
     budget: Budget,
     skipped: SkippedRows | None = None,
+    *,
+    batch_files: bool = False,
 ) -> ConvertedRecords:
     """Start encoding `records`.
 
     Args:
         skipped: rows of the input that `records` lack, so that errors name the others as the input has them.
+        batch_files: as a tar archive with a file of that form for each batch.
 
     Raises:
         InputError: the schema or a row does not go into the output form; rows raise as they are drawn.
     """
     encode = RECORDS_CODECS[form].encode
+    if batch_files:
+        encode = in_files(encode, form)
     count, rounded = RowCount(), RoundedFeatures()
     counted = replace(records, batches=_count_rows(records.batches, count))
     numbering = nullcontext() if skipped is None else skipped.numbering()

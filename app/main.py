@@ -47,6 +47,7 @@ from .api.state import Services
 from .api.ui import assets, docs, file
 from .api.ui import datasets as datasets_pages
 from .api.ui import rows as rows_pages
+from .api.ui import statistics as statistics_pages
 from .api.ui import versions as version_pages
 from .api.ui.guard import GuardedPages
 from .codecs import kernels
@@ -80,7 +81,7 @@ _SWITCH_INTERVAL_S: Final = 0.0005
 
 #: Those of small requests first.
 _ROUTES: Final = (tensors, examples, records, datasets, versions, imports, care, forms, inference, health)
-_PAGES: Final = (docs, assets, file, datasets_pages, version_pages, rows_pages)
+_PAGES: Final = (docs, assets, file, datasets_pages, version_pages, rows_pages, statistics_pages)
 
 #: The condition of readiness that all workers have in common.
 WORKERS: Final = "workers"

@@ -158,6 +158,21 @@ def test_who_does_not_wait_is_told_how_far_it_is(impatient: httpx.Client, store:
     assert answer.json()["num_records"] == 10
 
 
+def test_the_page_tells_how_far_it_is_and_asks_again(client: httpx.Client, store: WatchedStore) -> None:
+    publish(client, rows(0, 10), "test")
+    publish(client, rows(0, 10))
+    page, accept = "/ui/datasets/d/latest/statistics?split=train&against_split=test", {"Accept": "text/html"}
+    store.may_read.clear()
+    shown = client.get(page, headers=accept)
+    assert shown.text.count('<progress id="progress-') == 2
+    assert 'hx-trigger="load delay:1s"' in shown.text
+    assert ">Look again</a>" in shown.text
+    store.may_read.set()
+    while "<progress id=" in (shown := client.get(page, headers=accept)).text:
+        pass
+    assert shown.text.count('class="panel feature"') == 4
+
+
 def test_they_are_no_part_of_the_version(client: httpx.Client, store: WatchedStore) -> None:
     publish(client, rows(0, 10))
     before = client.get(f"{URL}/versions/1.0.0/tar").content

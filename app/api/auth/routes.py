@@ -37,6 +37,7 @@ ACCESS: Final[Mapping[str, Mapping[str, Right | None]]] = {
     "/ui/datasets/{dataset}/{version}": {"GET": "read"},
     "/ui/datasets/{dataset}/{version}/rows": {"GET": "read"},
     "/ui/datasets/{dataset}/{version}/row": {"GET": "read"},
+    "/ui/datasets/{dataset}/{version}/statistics": {"GET": "read"},
     "/v1/forms": {"GET": "read"},
     "/v1/tensors/serialize": {"POST": "read"},
     "/v1/tensors/parse": {"POST": "read"},

@@ -66,7 +66,7 @@ def rows_page(dataset: str, version: str, query: Annotated[RowsQuery, Query()]) 
 
     def work(job: Job, _: ByteStream) -> Answer:
         manifest = job.services.datasets.manifest(dataset, version)
-        split = _split(manifest, query.split)
+        split = choose_split(manifest, query.split)
         num_rows = manifest.splits[split].num_records
         features = manifest.schema.features
         shown = range(min(query.column, len(features)), min(query.column + _COLUMNS, len(features)))
@@ -113,7 +113,7 @@ def row_page(dataset: str, version: str, query: Annotated[RowQuery, Query()]) ->
 
     def work(job: Job, _: ByteStream) -> Answer:
         manifest = job.services.datasets.manifest(dataset, version)
-        split = _split(manifest, query.split)
+        split = choose_split(manifest, query.split)
         num_rows = manifest.splits[split].num_records
         if query.row >= num_rows:
             raise NotFound(
@@ -184,7 +184,12 @@ def _search(records: Records, condition: Condition, most: int, table: _Table, of
     return search
 
 
-def _split(manifest: Manifest, asked: str | None) -> str:
+def choose_split(manifest: Manifest, asked: str | None) -> str:
+    """The split that is asked for, by default the first.
+
+    Raises:
+        NotFound: there is none (`split_not_found`).
+    """
     if asked is not None and asked not in manifest.splits:
         raise NotFound(f"Version {manifest.version} has no split {asked!r}.", code="split_not_found")
     split = asked or next(iter(manifest.splits), None)

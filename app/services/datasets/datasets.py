@@ -515,17 +515,22 @@ class Datasets:
     def _open_split(self, name: str, version: str, split: str) -> StoredSplit:
         return Reader(self._backend.open(name)).open_split(version, split)
 
-    def statistics(self, name: str, version: str, split: str) -> VersionStatisticsJson | Computing:
+    def statistics(
+        self, name: str, version: str, split: str, *, wait_s: float | None = None
+    ) -> VersionStatisticsJson | Computing:
         """The statistics of each feature of a split; or, while they are being found, how far that is.
 
         They are found by the first who asks, and kept beside the version.
+
+        Args:
+            wait_s: how long they are waited for; None: as long as a publication.
 
         Raises:
             NotFound: no such version or split (`version_not_found`, `split_not_found`).
             Overloaded: there is no memory for it, or too much waits.
             CorruptData: the stored rows do not match their checksums.
         """
-        return self._statistics.get(self._backend.open(name), version, split)
+        return self._statistics.get(self._backend.open(name), version, split, wait_s)
 
     def delete_version(self, name: str, version: str) -> None:
         """Delete a published version: it is found no more, and an hour later collection takes its bytes.

@@ -123,8 +123,13 @@ class VersionStatistics:
         self._runs: dict[str, _Run] = {}
         self._kept: Kept[str, VersionStatisticsJson] = Kept(_KEPT_BYTES)
 
-    def get(self, dataset: Dataset, version: str, split: str) -> VersionStatisticsJson | Computing:
+    def get(
+        self, dataset: Dataset, version: str, split: str, wait_s: float | None = None
+    ) -> VersionStatisticsJson | Computing:
         """The statistics of a split, or how far they are.
+
+        Args:
+            wait_s: how long this caller waits; None: as long as others.
 
         Raises:
             NotFound: no such version or split (`version_not_found`, `split_not_found`).
@@ -142,7 +147,7 @@ class VersionStatistics:
         with self._lock:
             run = self._runs.get(key) or self._start(dataset, manifest, split, key)
         with waiting():
-            wait([run.outcome], self._wait_s)
+            wait([run.outcome], self._wait_s if wait_s is None else wait_s)
         if not run.outcome.done():
             num_records = manifest.splits[split].num_records
             return Computing(dataset.name, manifest.version, split, 100 * run.num_read // max(1, num_records))

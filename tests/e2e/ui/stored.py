@@ -16,10 +16,13 @@ JSON = {"Content-Type": "application/json"}
 
 
 def store_examples(url: str) -> None:
-    """`flowers` has images with boxes, `signals` all kinds of features; the others are as they are called."""
+    """`flowers` has images with boxes, `signals` all kinds of features; the splits and versions of `houses`
+    differ. The others are as they are called.
+    """
     with httpx.Client(base_url=url, timeout=120, verify=SSL_CONTEXT) as client:
         _store_flowers(client)
         _store_signals(client)
+        _store_houses(client)
         for count in (40, 25, 60, 90, 30):
             _append(client, "growing", [{"x": k, "y": k / 7} for k in range(count)], publish="true")
         _append(client, "waiting", [{"text": "not yet"}])
@@ -122,3 +125,37 @@ def _store_signals(client: httpx.Client) -> None:
             row["note"] = f"Row {k}. " + "All work and no play makes a long text. " * (k % 4 * 6)
         rows.append(row)
     _append(client, "signals", rows, publish="true")
+
+
+def _store_houses(client: httpx.Client) -> None:
+    features = {
+        "id": {"dtype": "int64", "shape": []},
+        "price": {"dtype": "float32", "shape": [], "nullable": True},
+        "rooms": {"dtype": "int64", "shape": []},
+        "kind": {"dtype": "int64", "shape": [], "class_names": ["flat", "house", "loft", "<b>tent</b>"]},
+        "town": {"dtype": "text", "shape": []},
+        "ratings": {"dtype": "int64", "shape": [None]},
+        "ground": {"dtype": "int32", "shape": []},
+    }
+    _create(client, "houses", "What houses cost; the houses of the test are dearer.", features)
+    random = np.random.default_rng(7)
+
+    def rows(first: int, count: int, price: float, towns: int, **further: Any) -> list[Any]:
+        return [
+            {
+                "id": first + k,
+                "price": None if k % 17 == 3 else round(float(random.lognormal(price, 0.5)), 2),
+                "rooms": int(random.poisson(price / 3) + 1),
+                "kind": int(random.integers(0, 4)),
+                "town": f"town {int(random.integers(0, towns)) ** 2 // towns}",
+                "ratings": random.integers(1, 6, int(random.integers(0, 9))).tolist(),
+                "ground": int(random.integers(40, 900)),
+                **further,
+            }
+            for k in range(count)
+        ]
+
+    _append(client, "houses", rows(0, 3000, 12.0, 9), split="train")
+    _append(client, "houses", rows(3000, 800, 12.7, 14), split="test", publish="true")
+    more = rows(3800, 900, 12.3, 30, garden=True, ground=70_000)
+    _append(client, "houses", more, split="train", evolve="widen", publish="true")

@@ -125,9 +125,14 @@ def test_a_side_that_is_the_same_is_none(client: httpx.Client) -> None:
 
 
 def test_what_strangers_wrote_is_text(client: httpx.Client) -> None:
-    row = {HOSTILE: HOSTILE, "a" * 500: "\N{RIGHT-TO-LEFT OVERRIDE}x", "b": {"b64": "/wAB"}}
+    row = {
+        HOSTILE: HOSTILE,
+        "a" * 500: "\N{RIGHT-TO-LEFT OVERRIDE}x",
+        "b": {"b64": "/wAB"},
+        "c": {"b64": "AAECAwQF"},
+    }
     features: dict[str, Any] = {
-        name: {"dtype": "bytes" if name == "b" else "text", "shape": []} for name in row
+        name: {"dtype": "bytes" if name in "bc" else "text", "shape": []} for name in row
     }
     client.put("/v1/datasets/stat-odd", json={"schema": {"features": features}}).raise_for_status()
     client.post("/v1/datasets/stat-odd/records?publish=true", json=[row] * 3).raise_for_status()
@@ -138,6 +143,8 @@ def test_what_strangers_wrote_is_text(client: httpx.Client) -> None:
     assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in page.text
     assert len(page.content) < 100_000
     assert "ff 00 01" in parts["b"]
+    assert "00 01 02 03 04 05" in parts["c"]
+    assert 'aria-label="Compare"' not in page.text  # there is nothing else
     assert "style=" not in page.text
 
 

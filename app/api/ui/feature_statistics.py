@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from ...domain.feature import Feature
-from ...domain.wording import printable
+from ...domain.wording import looks_like_text, printable
 from ...services.convert.distribution import ValuesJson
 from ...services.convert.statistics import DetailedStatisticsJson
 from .charts import Histogram, histogram
@@ -383,8 +383,8 @@ def _count_of_unlisted(side: Found) -> int | None:
 
 def _value_text(feature: Feature, value: Any) -> str:
     names = feature.meaning.class_names
-    if isinstance(value, dict):
-        code = _bytes_of(value)
+    if isinstance(value, dict) or (isinstance(value, str) and not looks_like_text(value.encode())):
+        code = value.encode() if isinstance(value, str) else b64decode(value["b64"])
         return code[:_HEX].hex(" ") + ("\N{HORIZONTAL ELLIPSIS}" if len(code) > _HEX else "")
     if isinstance(value, str):
         return short_text(value, _VALUE)
@@ -393,10 +393,6 @@ def _value_text(feature: Feature, value: Any) -> str:
     if names and isinstance(value, int) and 0 <= value < len(names):
         return f"{short_text(names[value], _VALUE)} ({value})"
     return number_text(value)
-
-
-def _bytes_of(value: dict[str, str]) -> bytes:
-    return b64decode(value["b64"])
 
 
 def _searched(value: Any) -> str | None:

@@ -25,7 +25,11 @@ def collect_when_idle() -> None:
 
 
 def keep_what_is_loaded() -> None:
-    """What there is by now is not looked at again: the objects of numba alone take 50 ms each time."""
+    """What there is by now is not looked at again: the objects of numba alone take 50 ms each time.
+
+    What is garbage by then would be kept for good.
+    """
+    gc.collect()
     gc.freeze()
 
 

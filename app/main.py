@@ -212,9 +212,8 @@ def create_app_with(
 
 def _settle() -> None:
     """Return memory that loading the kernels left behind, and exempt the rest from garbage collection."""
-    gc.collect()
-    return_unused()
     keep_what_is_loaded()
+    return_unused()
 
 
 def _auth_options(settings: Settings) -> AuthOptions:

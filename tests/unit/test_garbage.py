@@ -1,12 +1,13 @@
 """Cycles are looked for while nothing is under way; or now and then, where something always is."""
 
 import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
 
 from app import garbage
-from app.garbage import Garbage
+from app.garbage import Garbage, keep_what_is_loaded
 
 
 class Node:
@@ -52,3 +53,14 @@ def test_who_is_never_idle_is_held_up_now_and_then(
     gc.collect(0)
     Garbage().collect(idle=False)
     assert looked[-1] == 2
+
+
+def test_garbage_is_not_kept_with_what_is_loaded() -> None:
+    found = weakref.ref(Node())
+    gc.disable()
+    try:
+        assert found() is not None
+        keep_what_is_loaded()
+        assert found() is None
+    finally:
+        gc.enable()

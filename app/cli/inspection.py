@@ -16,6 +16,7 @@ from ..codecs.columns import Batch, Records
 from ..codecs.options import RecordsEncodeOptions
 from ..codecs.sniff import Sniffed
 from ..domain.limits import MIB
+from ..domain.schema import Schema
 from ..errors import InputError
 from ..runtime.workspace import Workspace
 from ..services.convert.cells import (
@@ -148,9 +149,12 @@ class _Inspection:
             lambda losses: read_rows(found, given, opened.workspace, opened.images, losses=losses),
             is_inferred=not is_said and not found.sniffed.as_bytes and given.get("message") != "bytes",
         )
-        self._show_schema(inspection.records)
-        if inspection.first is not None:
-            self._show_rows(inspection.records, inspection.first, report, opened)
+        schema = inspection.first_schema
+        self._show_schema(schema)
+        if self._quiet and inspection.first is not None:
+            report.rows = _rows_json(inspection.records, inspection.first, self._num_rows, opened.workspace)
+        elif inspection.first is not None:
+            self._show_rows(schema, inspection.first, opened)
         sys.stdout.flush()
         if self._head:
             return
@@ -158,9 +162,9 @@ class _Inspection:
         self._show_statistics(report.found)
         self._show_checks(report.found)
 
-    def _show_schema(self, records: Records) -> None:
-        features = list(records.schema)
-        message = "" if records.schema.message == "example" else f" of a {records.schema.message}"
+    def _show_schema(self, schema: Schema) -> None:
+        features = list(schema)
+        message = "" if schema.message == "example" else f" of a {schema.message}"
         self._print(f"\nSchema: {count_text(len(features), 'feature')}{message}")
         lines = [
             [
@@ -178,28 +182,24 @@ class _Inspection:
         if len(features) > _FEATURES:
             self._print(f"… and {len(features) - _FEATURES:,} more")
 
-    def _show_rows(self, records: Records, first: Batch, report: Report, opened: Opened) -> None:
+    def _show_rows(self, schema: Schema, first: Batch, opened: Opened) -> None:
         num_rows = min(self._num_rows, first.num_rows)
-        if self._quiet:
-            report.rows = _rows_json(records, first, num_rows, opened.workspace)
-            return
         if not num_rows:
             return
-        names = records.schema.names[:_FEATURES]
+        names = schema.names[:_FEATURES]
         self._print("\nFirst rows")
         cells = (
-            [str(row), *texts[:_FEATURES]]
-            for row, texts in enumerate(row_cells(records.schema, first, 0, num_rows))
+            [str(row), *texts[:_FEATURES]] for row, texts in enumerate(row_cells(schema, first, 0, num_rows))
         )
         for line in table(["", *names], cells):
             self._print(line)
         if self._pictures:
-            self._show_pictures(records, first, num_rows, opened)
+            self._show_pictures(schema, first, num_rows, opened)
 
-    def _show_pictures(self, records: Records, first: Batch, num_rows: int, opened: Opened) -> None:
+    def _show_pictures(self, schema: Schema, first: Batch, num_rows: int, opened: Opened) -> None:
         shown = 0
         for row in range(num_rows):
-            for feature, column in zip(records.schema, first.columns, strict=True):
+            for feature, column in zip(schema, first.columns, strict=True):
                 if shown == _PICTURES or not feature.dtype.is_string:
                     continue
                 data = image_of(column, row)
@@ -234,13 +234,15 @@ class _Inspection:
                 for line in half_blocks(pixels if pixels.ndim == 3 else pixels[0], terminal_width() - 1):
                     self._print(line)
         self._print(f"\n{count_text(len(report.found.tensors), 'tensor')}")
-        for line in table(TENSORS, tensor_cells(report.found, previews)):
+        lines = ([*line, text] for line, text in zip(tensor_cells(report.found), previews, strict=False))
+        for line in table(TENSORS, lines):
             self._print(line)
         self._show_checks(report.found)
 
 
 def _rows_json(records: Records, first: Batch, num_rows: int, workspace: Workspace) -> list[Any]:
     """The first rows as JSON, as many as take little room."""
+    num_rows = min(num_rows, first.num_rows)
     while num_rows and first.rows(0, num_rows).nbytes > _MOST_JSON:
         num_rows -= 1
     head = replace(records, batches=iter([first.rows(0, num_rows)] if num_rows else []), num_rows=num_rows)

@@ -1,8 +1,10 @@
 """`/ui/file`: what the page says of a file, and what it offers to make of it."""
 
+import base64
 import gzip
 import html
 import io
+import math
 import re
 
 import httpx
@@ -52,8 +54,8 @@ FILES = {
     "rows.tsv": (b"id\tname\n1\tann\n", "csv", "ann"),
     "rows.arrow": (of_arrow(), "arrow", "ann"),
     "rows.parquet": (of_parquet(), "parquet", "ann"),
-    "any.tfrecord": (frame(b"\xff\x01") + frame(b"\xff\x02"), "tfrecord", "0xff01"),
-    "array.npy": (of_numpy(), "npy", "2x3"),
+    "any.tfrecord": (frame(b"\xff\x01") + frame(b"\xff\x02"), "tfrecord", "ff 01"),
+    "array.npy": (of_numpy(), "npy", "2x3", "as a picture"),
     "arrays.npz": (of_npz(), "npz", "1, 1"),
     "arrays.safetensors": (
         safetensors.numpy.save({"w": np.ones(4, np.float32)}),
@@ -95,6 +97,35 @@ def test_every_conversion_that_is_offered_is_one(client: httpx.Client, name: str
         assert answer.status_code in (200, 422), (path, answer.text)
         done += answer.status_code == 200
     assert done >= 3
+
+
+def of_each_kind() -> list[dict[str, object]]:
+    """Rows that a TFRecord gives back without a schema."""
+    image = base64.b64encode(encode(np.full((30, 40, 3), 90, np.uint8), "png")).decode()
+    long_text = "No text is too long to be read. " * 20
+    return [
+        {
+            "id": k,
+            "image": {"b64": image},
+            "wave": [math.sin(n / 9) for n in range(100)],
+            "text": long_text,
+            "blob": {"b64": "/wD/AP8="},
+            "tags": ["a", "b"][: k % 3],
+        }
+        for k in range(3)
+    ]
+
+
+def test_rows_of_a_file_are_shown_as_those_of_a_version_are(client: httpx.Client) -> None:
+    rows = client.post("/v1/records/serialize", json=of_each_kind()).raise_for_status().content
+    said = look(client, "rows.tfrecord", rows).text
+    assert said.count('<img src="data:image/') == 3
+    assert len(re.findall(r'<polyline points="[^"]{200}', said)) == 3
+    assert said.count('<details class="long">') == 3
+    assert all(part in said for part in ("ff 00 ff 00 ff", "[“a”, “b”]", "PNG 40 \N{MULTIPLICATION SIGN} 30"))
+    # A length that all rows have is told, and what has one value is one.
+    assert '<span class="number">2</span>' in said
+    assert '<td class="nowrap">100</td>' in said
 
 
 def test_what_is_wrong_with_a_file_is_said(client: httpx.Client) -> None:

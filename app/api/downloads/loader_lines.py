@@ -13,8 +13,10 @@ import json
 from typing import Final
 
 from ...codecs.schemas.python_source import serialize_python
+from ...codecs.schemas.torch_source import serialize_torch
 from ...domain.compression import Compression
 from ...domain.manifest import Manifest
+from ...errors import InputError
 from ...services.datasets.objects.layout import DATASET_INFO, MANIFEST
 
 _DOWNLOAD: Final = "curl -fsS '{url}/tar' | tar x && test -e '{folder}/{last}'\n"
@@ -63,17 +65,36 @@ def loader_lines(manifest: Manifest, base_url: str) -> dict[str, str]:
     filled = [name for name, count in num_records.items() if count]
     if not filled:
         return lines
-    split = "train" if "train" in filled else filled[0]
-    lines["tf.data"] = _tf_data(manifest, folder=folder, split=split)
+    split = _split_to_read(filled)
+    lines["tf.data"] = serialize_python(manifest.schema).decode() + _use(manifest, split)
     if DATASET_INFO in manifest.by_file:
         lines["tfds"] = _TFDS.format(folder=folder, split=split)
     lines["python"] = _PYTHON.format(url=url, split=split, num_records=json.dumps(num_records))
     return lines
 
 
-def _tf_data(manifest: Manifest, *, folder: str, split: str) -> str:
-    source = serialize_python(manifest.schema).decode()
-    pattern = f"{folder}/{manifest.dataset}-{split}.tfrecord-*"
+def torch_lines(manifest: Manifest) -> str | None:
+    """Those for PyTorch, which read what the download made; None where there are none.
+
+    They are long, because they need no other library, and so they are no part of answers.
+    """
+    filled = [name for name, split in manifest.splits.items() if split.num_records]
+    if not filled:
+        return None
+    try:
+        source = serialize_torch(manifest.schema).decode()
+    except InputError:
+        return None
+    return source + _use(manifest, _split_to_read(filled))
+
+
+def _split_to_read(filled: list[str]) -> str:
+    return "train" if "train" in filled else filled[0]
+
+
+def _use(manifest: Manifest, split: str) -> str:
+    """The line behind source that has a `load` for TFRecord files."""
+    pattern = f"{manifest.dataset}/{manifest.version}/{manifest.dataset}-{split}.tfrecord-*"
     compression = _COMPRESSION_TYPES.get(manifest.compression)
     options = "" if compression is None else f', compression_type="{compression}"'
-    return f'{source}\n\nrows = load("{pattern}"{options})\n'
+    return f'\n\nrows = load("{pattern}"{options})\n'

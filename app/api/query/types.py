@@ -16,7 +16,8 @@ DescribedTo = Annotated[
     str | None,
     Field(
         description="`json` (counts and statistics, the default), or the schema alone: `schema` (JSON), "
-        "`pbtxt` (TensorFlow Metadata), `features` (TFDS), `python` (source for tf.data)."
+        "`pbtxt` (TensorFlow Metadata), `features` (TFDS), `python` (source for tf.data), `torch` (for "
+        "PyTorch)."
     ),
 ]
 Nonfinite = Annotated[

@@ -15,11 +15,13 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ...codecs.array import AnyTensor, Array
 from ...codecs.columns import Batch, Column, Strings
 from ...codecs.content import extend_sign
 from ...domain.dtypes import DType
 from ...domain.feature import Feature
-from ...domain.wording import looks_like_text, size_text
+from ...domain.tensor import num_elements
+from ...domain.wording import looks_like_text, printable, size_text
 from .features import shape_text
 from .pictures import Box, Painter, Picture
 
@@ -100,6 +102,19 @@ def show_rows(
         rows: batches of one row each.
     """
     return [_row(features, row, painter, extent) for row in rows]
+
+
+def show_tensor(tensor: AnyTensor, painter: Painter, extent: Extent) -> Cell:
+    """The cell of a tensor whose values are in memory; of a ragged one, or a sparse one, that of its values.
+
+    Nothing is shown of a tensor that is still arriving.
+    """
+    values = tensor if isinstance(tensor, Array) else tensor.values
+    if values.is_arriving:
+        return _ABSENT
+    shape = values.shape if isinstance(tensor, Array) else (num_elements(values.shape),)
+    name = printable((values.name or "tensor")[:80])
+    return _cell(Feature(name, values.dtype, shape), Column(values.elements), painter, extent)
 
 
 def _row(features: Sequence[Feature], row: Batch, painter: Painter, extent: Extent) -> list[Cell]:
@@ -322,8 +337,12 @@ def string_cell(head: bytes, size: int, dtype: DType, extent: Extent) -> Cell:
     return Cell("bytes", digits + (" …" if size > extent.bytes else ""), size_text(size))
 
 
-#: Control characters as pictures of themselves, but for those that part lines.
-_CONTROLS: Final = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
+#: Control characters as pictures of themselves, but for those that part lines; as escapes, what turns text.
+_CONTROLS: Final[dict[int, int | str]] = {
+    **{code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"},
+    **{code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))},
+    0x7F: 0x2421,
+}
 
 
 # Boxes

@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...domain.feature import Feature
+from ...domain.wording import printable
 
+#: Characters of a name.
+_NAME: Final = 400
 #: Names of classes that are listed.
 _CLASSES: Final = 8
+_CLASS: Final = 60
 _TIMES: Final = " \N{MULTIPLICATION SIGN} "
 
 
@@ -26,10 +30,10 @@ class FeatureLine:
 
 
 def describe_features(features: Iterable[Feature]) -> list[FeatureLine]:
-    """A line for each feature."""
+    """A line for each feature. Characters of names that steer are escapes, and long names are cut."""
     return [
         FeatureLine(
-            feature.name,
+            shorten(feature.name, _NAME),
             feature.dtype.name,
             shape_text(feature.shape),
             feature.kind,
@@ -38,6 +42,12 @@ def describe_features(features: Iterable[Feature]) -> list[FeatureLine]:
         )
         for feature in features
     ]
+
+
+def shorten(text: str, most: int) -> str:
+    """Text of a stranger: characters that steer as escapes, and no more than so many of them."""
+    safe = printable(text[: most + 1])
+    return safe if len(safe) <= most else f"{safe[:most]}…"
 
 
 def shape_text(shape: Iterable[int | None]) -> str:
@@ -52,7 +62,7 @@ def _meaning(feature: Feature) -> str:
         size = f", {shape_text(meaning.image.shape)}" if known else ""
         return f"{meaning.image.format or 'any'} image{size}"
     if meaning.class_names:
-        named = ", ".join(meaning.class_names[:_CLASSES])
+        named = ", ".join(shorten(name, _CLASS) for name in meaning.class_names[:_CLASSES])
         more = len(meaning.class_names) - _CLASSES
         return f"{len(meaning.class_names)} classes: {named}" + (f" and {more} more" if more > 0 else "")
     if meaning.quantized is not None:

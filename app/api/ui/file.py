@@ -22,17 +22,20 @@ from ...codecs.options import CsvDialect, RecordsDecodeOptions, TensorDecodeOpti
 from ...codecs.sniff import HEAD_BYTES, SUFFIXES, Sniffed, sniff
 from ...domain.compression import Compression
 from ...domain.schema import Schema
-from ...domain.wording import printable
 from ...errors import InputError
 from ...runtime.streams import CHUNK_BYTES, ByteStream, peek
-from ...services.convert.cells import row_cells, shape_text, statistics_cells, tensor_cells, tensor_text
+from ...services.convert.cells import statistics_cells, tensor_cells
 from ...services.convert.describe import Description, serialize_schema
+from ...services.convert.distribution import Detail
 from ...services.convert.inspect import Findings, NotMessages, RowsInspection, inspect_tensors
 from ...services.convert.records import open_records
 from ...services.convert.tensors import open_tensors
 from ..body.multipart import boundary_of
 from ..execution.job import Answer, Job, Plan
 from ..operation import NegotiatingHeaders, Operation
+from .cells import IN_TABLE, Cell, show_rows, show_tensor
+from .features import FeatureLine, describe_features, shorten
+from .pictures import Painter
 from .rendering import page
 
 router = APIRouter(include_in_schema=False, route_class=Operation)
@@ -45,9 +48,15 @@ _RANGES: Final = 20
 _NAME: Final = 120
 _CELL: Final = 240
 _MOST_SOURCE: Final = 64 * 1024
+#: How closely values are looked at: how many of a feature, and of all, are counted one by one.
+_COUNTED: Final = 256
+_ALL_COUNTED: Final = 8192
+_QUANTILES: Final = 20
+_BINS: Final = 32
 
 _LOADERS: Final[dict[str, Description]] = {
-    "tf.data": "python", "TFDS (features.json)": "features", "TensorFlow Metadata (schema.pbtxt)": "pbtxt",
+    "tf.data": "python", "PyTorch": "torch", "TFDS (features.json)": "features",
+    "TensorFlow Metadata (schema.pbtxt)": "pbtxt",
 }  # fmt: skip
 _CONTENT_ENCODINGS: Final[dict[Container, str]] = {"gzip": "gzip", "zstd": "zstd", "zlib": "deflate"}
 _DELIMITERS: Final = {"\t": "tab"}
@@ -69,6 +78,8 @@ class FileView:
     Attributes:
         refusal: why it cannot be told what it is, or why nothing of it can be read.
         coding: the Content-Encoding with which it is to be sent once more.
+        columns, rows: the first features, and the first rows of these.
+        values: of each tensor.
         left_out: features or tensors that are not shown.
     """
 
@@ -76,11 +87,12 @@ class FileView:
     num_bytes: int = 0
     sniffed: Sniffed | None = None
     refusal: str = ""
-    columns: list[str] = field(default_factory=list)
-    rows: list[list[str]] = field(default_factory=list)
-    schema: list[list[str]] = field(default_factory=list)
+    features: list[FeatureLine] = field(default_factory=list)
+    columns: list[FeatureLine] = field(default_factory=list)
+    rows: list[list[Cell]] = field(default_factory=list)
     statistics: list[list[str]] = field(default_factory=list)
     tensors: list[list[str]] = field(default_factory=list)
+    values: list[Cell] = field(default_factory=list)
     num_records: int | None = None
     left_out: int = 0
     is_whole: bool = False
@@ -111,7 +123,7 @@ def show_file(headers: NegotiatingHeaders) -> Plan:
 
     def work(job: Job, body: ByteStream) -> Answer:
         source = _FileOfForm(body, boundary)
-        view = FileView(shown(source.name, _NAME))
+        view = FileView(shorten(source.name, _NAME))
         try:
             _look(source, view, job)
         except NotMessages as error:
@@ -169,9 +181,13 @@ def _look(source: _FileOfForm, view: FileView, job: Job) -> None:
     inspection = _look_at_rows(stream, sniffed, view, job)
     found = inspection.findings
     schema = found.schema or inspection.records.schema
+    view.features = describe_features(schema.features[:_LINES])
+    view.columns = view.features[:_COLUMNS]
+    view.left_out = max(0, len(schema.features) - _LINES)
     view.num_records = found.num_records
     view.statistics = [
-        [shown(cell) for cell in line] for line in islice(statistics_cells(schema, found.features), _LINES)
+        [shorten(cell, _CELL) for cell in line]
+        for line in islice(statistics_cells(schema, found.features), _LINES)
     ]
     compression = (detect_compression(head) if sniffed.form == "tfrecord" else None) or "none"
     view.loaders = list(_loaders(schema, source.name, sniffed, compression))
@@ -187,30 +203,45 @@ def _look_at_rows(stream: ByteStream, sniffed: Sniffed, view: FileView, job: Job
         lambda losses: open_records(stream, sniffed.form, replace(options, losses=losses), job),
         is_inferred=not sniffed.as_bytes,
     )
-    records, first = inspection.records, inspection.first
-    features = list(records.schema)
-    view.left_out = max(0, len(features) - _LINES)
-    view.schema = [
-        [shown(feature.name, _NAME), feature.dtype.name, shape_text(feature.shape), feature.kind]
-        for feature in features[:_LINES]
-    ]
-    view.columns = [shown(feature.name, _NAME) for feature in features[:_COLUMNS]]
-    if first is not None:
-        few = first.rows(0, min(_ROWS, first.num_rows))
+    if inspection.first is not None:
+        few = inspection.first.rows(0, min(_ROWS, inspection.first.num_rows))
         few = replace(few, columns=few.columns[:_COLUMNS])
-        cells = row_cells(Schema(tuple(features[:_COLUMNS]), records.schema.message), few, 0, few.num_rows)
-        view.rows = [[shown(cell) for cell in line] for line in cells]
-    inspection.finish()
+        painter = _painter(job)
+        view.rows = show_rows(
+            inspection.first_schema.features[:_COLUMNS],
+            (few.rows(row, row + 1) for row in range(few.num_rows)),
+            painter,
+            IN_TABLE,
+        )
+        painter.paint()
+    inspection.finish(_detail(len(inspection.first_schema), job))
     return inspection
+
+
+def _detail(num_features: int, job: Job) -> Detail | None:
+    """How closely values are looked at, in some MiB; features that are not shown are not looked at."""
+    if not 0 < num_features <= _LINES:
+        return None
+    detail = Detail(min(_COUNTED, _ALL_COUNTED // num_features), _QUANTILES, _BINS)
+    job.budget.charge(num_features * detail.num_bytes, "Statistics")
+    return detail
+
+
+def _painter(job: Job) -> Painter:
+    return Painter(job.services.images, job.budget, IN_TABLE.width, IN_TABLE.height)
 
 
 def _look_at_tensors(stream: ByteStream, sniffed: Sniffed, view: FileView, job: Job) -> None:
     found = Findings(sniffed)
     options = TensorDecodeOptions(images=job.services.images)
     tensors = open_tensors(stream, sniffed.form, options, job)
-    previews = [tensor_text(tensor) for tensor in inspect_tensors(tensors, found, job.budget)]
-    lines = islice(tensor_cells(found, previews), _LINES)
-    view.tensors = [[shown(cell) for cell in line] for line in lines]
+    painter = _painter(job)
+    for tensor in inspect_tensors(tensors, found, job.budget):
+        if len(view.values) < _LINES:
+            view.values.append(show_tensor(tensor, painter, IN_TABLE))
+            painter.paint()
+    lines = islice(tensor_cells(found), _LINES)
+    view.tensors = [[shorten(cell, _CELL) for cell in line] for line in lines]
     view.left_out = max(0, len(found.tensors) - _LINES)
     _say_damage(found, view)
 
@@ -232,7 +263,7 @@ def _loaders(
             text = serialize_schema(schema, description).decode()
         except InputError:
             continue  # what it cannot express
-        if description == "python":
+        if description in ("python", "torch"):
             options = "" if compression == "none" else f', compression_type="{compression.upper()}"'
             text += f"\n\nrows = load({file!a}{options})\n"
         if len(text) <= _MOST_SOURCE:
@@ -259,7 +290,7 @@ def _conversions(sniffed: Sniffed, name: str) -> Iterator[Conversion]:
 def _renamed(name: str, form: FormName) -> str:
     """The name with the ending of a format."""
     suffix = next(end for end, named in SUFFIXES.items() if named == form)
-    return (shown(name.partition(".")[0], _NAME) or "file") + suffix
+    return (shorten(name.partition(".")[0], _NAME) or "file") + suffix
 
 
 def _told(error: InputError) -> str:
@@ -268,10 +299,4 @@ def _told(error: InputError) -> str:
         for name, value in (("row", error.location.row), ("offset", error.location.offset))
         if value is not None
     ]
-    return shown(f"{error.detail} [{', '.join([error.code, *places])}]", 1000)
-
-
-def shown(text: str, most: int = _CELL) -> str:
-    """Text of a stranger: characters that steer as escapes, and no more than so many of them."""
-    safe = printable(text[: most + 1])
-    return safe if len(safe) <= most else f"{safe[:most]}…"
+    return shorten(f"{error.detail} [{', '.join([error.code, *places])}]", 1000)

@@ -11,7 +11,7 @@ from ...domain.manifest import Manifest
 from ...runtime.streams import ByteStream
 from ...services.datasets.publish.progress import Progress
 from ..base_url import base_url
-from ..downloads.loader_lines import loader_lines
+from ..downloads.loader_lines import loader_lines, torch_lines
 from ..execution.job import Answer, Job, Plan
 from ..operation import Operation
 from .features import describe_features
@@ -20,7 +20,12 @@ from .rendering import page
 router = APIRouter(include_in_schema=False, route_class=Operation)
 
 #: What the lines of `loader_lines` are for, as the page calls it, in its order.
-_LOADERS: Final = {"tf.data": "tf.data", "tfds": "TFDS", "python": "Python", "download": "Download"}
+_LOADERS: Final = {
+    "tf.data": "tf.data",
+    "tfds": "TFDS",
+    "python": "Python",
+    "download": "Download",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +58,15 @@ def version_page(dataset: str, version: str) -> Plan:
         if isinstance(found, Progress):
             return page("publishing.html", job, {**values, "progress": found})
         lines = loader_lines(found, base_url(job.request))
+        loaders = [(title, lines[name]) for name, title in _LOADERS.items() if name in lines]
+        if (of_torch := torch_lines(found)) is not None:
+            loaders.insert(1, ("PyTorch", of_torch))
         values |= {
             "manifest": found,
             "is_latest": version == "latest",
             "totals": totals_of(found),
             "features": describe_features(found.schema),
-            "loaders": [(title, lines[name]) for name, title in _LOADERS.items() if name in lines],
+            "loaders": loaders,
         }
         return page("version.html", job, values)
 

@@ -62,9 +62,9 @@ def convert(source: str, target: str, force: bool, as_json: bool, **given: Any) 
 @click.argument("source", metavar="FILE|URL|-")
 @click.option(
     "--to",
-    type=click.Choice(["json", "schema", "pbtxt", "features", "python"]),
+    type=click.Choice(["json", "schema", "pbtxt", "features", "python", "torch"]),
     default="json",
-    help="Counts and statistics (json), or the schema: ours, of TFMD, of TFDS, or as source for tf.data.",
+    help="Statistics (json), or the schema: ours, of TFMD, of TFDS, as source for tf.data, or for PyTorch.",
 )
 @click.option("-o", "--output", default="-", help="The file to write; standard output by default.")
 @options.reading

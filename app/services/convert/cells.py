@@ -112,14 +112,14 @@ def statistics_cells(schema: Schema, features: Mapping[str, Any]) -> Iterator[li
         yield [feature.name, *counts, *numbers, "; ".join(["lengths in bytes"] * is_text + notes)]
 
 
-def tensor_cells(findings: Findings, previews: Sequence[str]) -> Iterator[list[str]]:
-    """Of each tensor, a line as `TENSORS` says."""
-    for of, preview in zip(findings.tensors, previews, strict=False):
+def tensor_cells(findings: Findings) -> Iterator[list[str]]:
+    """Of each tensor, a line as `TENSORS` says, but for its values."""
+    for of in findings.tensors:
         least, most, mean = (
             _statistic(of.get(name, of.get(f"{name}_length"))) for name in ("min", "max", "mean")
         )
         shape, size = shape_text(of["shape"]), size_text(of["num_bytes"])
-        yield [of["name"] or "", of["kind"], of["dtype"], shape, size, least, most, mean, preview]
+        yield [of["name"] or "", of["kind"], of["dtype"], shape, size, least, most, mean]
 
 
 def tensor_text(tensor: AnyTensor) -> str:

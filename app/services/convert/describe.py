@@ -12,15 +12,17 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from ...codecs.array import AnyTensor, Array, ElementReader, RaggedTensor, SparseTensor
-from ...codecs.columns import Column, Records
+from ...codecs.columns import Batch, Column, Records
 from ...codecs.messages.examples.infer import shape_of_length
 from ...codecs.schemas.features_json import serialize_features
 from ...codecs.schemas.pbtxt import serialize_pbtxt
 from ...codecs.schemas.python_source import serialize_python
+from ...codecs.schemas.torch_source import serialize_torch
 from ...domain.dtypes import DTypeName
 from ...domain.feature import Feature
 from ...domain.schema import Schema, SchemaJson
 from ...domain.tensor import num_elements
+from .distribution import Detail
 from .statistics import (
     FeatureStatistics,
     FeatureStatisticsJson,
@@ -31,7 +33,7 @@ from .statistics import (
 )
 
 #: What records can be described as; the short names are of that route alone.
-Description = Literal["json", "schema", "pbtxt", "features", "python"]
+Description = Literal["json", "schema", "pbtxt", "features", "python", "torch"]
 
 DESCRIPTIONS: Final[dict[Description, tuple[str, ...]]] = {
     "json": ("application/json",),
@@ -39,6 +41,7 @@ DESCRIPTIONS: Final[dict[Description, tuple[str, ...]]] = {
     "pbtxt": ("text/plain",),
     "features": ("application/json",),
     "python": ("text/x-python",),
+    "torch": ("text/x-python",),
 }
 
 #: Elements of an arriving array that are looked at together.
@@ -49,6 +52,7 @@ _SERIALIZERS: Final[dict[str, Callable[[Schema], bytes]]] = {
     "pbtxt": serialize_pbtxt,
     "features": serialize_features,
     "python": serialize_python,
+    "torch": serialize_torch,
 }
 
 
@@ -96,33 +100,50 @@ def describe_records(records: Records, description: Description, *, find_lengths
 
 
 def survey_records(
-    records: Records, *, find_lengths: bool = False, wants_statistics: bool = True
+    records: Records,
+    *,
+    find_lengths: bool = False,
+    wants_statistics: bool = True,
+    detail: Detail | None = None,
 ) -> tuple[Schema, RecordsDescriptionJson]:
     """Draw all rows: their schema, and what is said of them.
 
     Args:
         find_lengths: the schema is that of the first messages, which came without one: it is given the
             lengths that all rows turn out to have, as inference from all of them would.
+        detail: what is found of how values are spread, which the caller charges for; None: nothing.
 
     Raises:
         InputError: as the rows are drawn.
     """
     schema, num_records = records.schema, 0
     lengths = [_Lengths() for _ in schema] if find_lengths else []
-    statistics = [FeatureStatistics(feature) for feature in schema] if wants_statistics else []
+    statistics = [FeatureStatistics(feature, detail) for feature in schema] if wants_statistics else []
     seen: list[_Lengths | FeatureStatistics] = [*lengths, *statistics]
     for batch in records.batches:
         num_records += batch.num_rows
         for column, of_feature in zip(cycle(batch.columns), seen, strict=False):
             of_feature.add(column, batch.num_rows)
     if find_lengths:
-        features = [of_feature.narrow(feature) for of_feature, feature in zip(lengths, schema, strict=True)]
-        schema = Schema(tuple(features), schema.message)
+        schema = _narrow(schema, lengths)
     of_features: dict[str, FeatureStatisticsJson] = {
         feature.name: of_feature.to_json(feature)
         for feature, of_feature in zip(schema, statistics, strict=False)
     }
     return schema, {"num_records": num_records, "schema": schema.to_json(), "features": of_features}
+
+
+def find_lengths_of(batch: Batch, schema: Schema) -> Schema:
+    """The schema of messages that came without one, with the lengths that all rows of the batch have."""
+    lengths = [_Lengths() for _ in schema]
+    for column, of_feature in zip(batch.columns, lengths, strict=True):
+        of_feature.add(column, batch.num_rows)
+    return _narrow(schema, lengths)
+
+
+def _narrow(schema: Schema, lengths: Iterable[_Lengths]) -> Schema:
+    features = [of_feature.narrow(feature) for of_feature, feature in zip(lengths, schema, strict=True)]
+    return Schema(tuple(features), schema.message)
 
 
 def serialize_schema(schema: Schema, description: Description) -> bytes:

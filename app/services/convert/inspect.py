@@ -20,7 +20,8 @@ from ...domain.losses import Losses
 from ...domain.schema import Schema
 from ...errors import InputError
 from ...runtime.budget import Budget
-from .describe import describe_tensors, survey_records
+from .describe import describe_tensors, find_lengths_of, survey_records
+from .distribution import Detail
 from .statistics import FeatureStatisticsJson
 
 #: Tensors whose values are kept for a look; larger ones are drawn to their ends piece by piece.
@@ -77,6 +78,7 @@ class RowsInspection:
 
     Attributes:
         first: the rows in front; None where there are none.
+        first_schema: theirs, with the lengths that all of them have.
 
     Raises:
         NotMessages: some of the first records are other messages than the first one.
@@ -97,14 +99,20 @@ class RowsInspection:
                 raise NotMessages(error) from error
             raise
         self._find_lengths = is_inferred and form in MESSAGE_FORMS
-        self.findings.schema = self.records.schema
+        self.findings.schema = self.first_schema = self.records.schema
+        if self._find_lengths and self.first is not None:
+            self.first_schema = find_lengths_of(self.first, self.records.schema)
 
-    def finish(self) -> None:
-        """Draw all rows: their number, statistics, lengths, and what is damaged."""
+    def finish(self, detail: Detail | None = None) -> None:
+        """Draw all rows: their number, statistics, lengths, and what is damaged.
+
+        Args:
+            detail: as of `survey_records`.
+        """
         found = self.findings
         batches = chain([] if self.first is None else [self.first], self._until_fault())
         rows = replace(self.records, batches=batches)
-        found.schema, described = survey_records(rows, find_lengths=self._find_lengths)
+        found.schema, described = survey_records(rows, find_lengths=self._find_lengths, detail=detail)
         found.num_records, found.features = described["num_records"], described["features"]
         found.is_whole = found.fault is None
 

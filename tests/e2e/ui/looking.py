@@ -64,7 +64,8 @@ class Visit:
         folder = os.environ.get(SCREENSHOTS)
         if folder:
             Path(folder).mkdir(parents=True, exist_ok=True)
-            self.page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+            # Hiding the caret would be a style that the policy of the pages forbids.
+            self.page.screenshot(path=Path(folder) / f"{name}.png", full_page=True, caret="initial")
 
     def check(self) -> None:
         """Fail if anything went wrong so far."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.api.downloads.loader_lines import loader_lines
+from app.api.downloads.loader_lines import loader_lines, torch_lines
 from app.domain.compression import Compression
 from app.domain.manifest import FileEntry, Manifest, ShardEntry, SplitEntry
 from tests.rows import SCHEMA
@@ -59,6 +59,7 @@ def test_python_notices_an_answer_that_breaks_off_between_two_rows(split: str, c
 @pytest.mark.parametrize("name", ["tf.data", "tfds", "python"])
 def test_python_is_python(name: str) -> None:
     ast.parse(loader_lines(MANIFEST, URL)[name])
+    ast.parse(torch_lines(MANIFEST) or "")
 
 
 def test_the_split_is_train_or_the_first() -> None:
@@ -66,6 +67,7 @@ def test_the_split_is_train_or_the_first() -> None:
     others = replace(MANIFEST, splits={"train": SplitEntry(()), "test": SPLIT, "fit": SPLIT})
     lines = loader_lines(others, URL)
     assert '"d/1.2.0/d-test.tfrecord-*"' in lines["tf.data"]
+    assert 'load("d/1.2.0/d-test.tfrecord-*")' in (torch_lines(others) or "")
     assert 'split="test"' in lines["tfds"]
     assert 'load("test")' in lines["python"]
 

@@ -55,7 +55,7 @@ FILES = {
     "rows.arrow": (of_arrow(), "arrow", "ann"),
     "rows.parquet": (of_parquet(), "parquet", "ann"),
     "any.tfrecord": (frame(b"\xff\x01") + frame(b"\xff\x02"), "tfrecord", "ff 01"),
-    "array.npy": (of_numpy(), "npy", "2x3", "as a picture"),
+    "array.npy": (of_numpy(), "npy", "as a picture"),
     "arrays.npz": (of_npz(), "npz", "1, 1"),
     "arrays.safetensors": (
         safetensors.numpy.save({"w": np.ones(4, np.float32)}),

@@ -71,10 +71,12 @@ def test_a_damaged_file_is_repaired(visit: Visit, tmp_path: Path) -> None:
 def test_arrays_and_images_are_tensors(visit: Visit) -> None:
     saved = io.BytesIO()
     np.savez(saved, a=np.arange(6).reshape(2, 3), b=np.array([1.5], np.float32))
-    shown = text_of(drop(visit, "arrays.npz", saved.getvalue()))
-    assert all(part in shown for part in ("npz", "tensors", "2x3", "0, 1, 2"))
-    shown = text_of(drop(visit, "picture.png", encode(np.zeros((4, 5, 3), np.uint8), "png")))
-    assert all(part in shown for part in ("png", "4x5x3"))
+    page = drop(visit, "arrays.npz", saved.getvalue())
+    assert all(part in text_of(page) for part in ("npz", "tensors", "2x3", "[1.5]"))
+    assert page.get_by_role("img", name="a as a picture").count() == 1
+    page = drop(visit, "picture.png", encode(np.zeros((4, 5, 3), np.uint8), "png"))
+    assert all(part in text_of(page) for part in ("png", "4x5x3"))
+    assert page.locator("#findings .picture img").evaluate("image => image.naturalWidth") == 5
 
 
 def test_a_dropped_file_is_looked_at(visit: Visit) -> None:

@@ -26,7 +26,6 @@ from ...errors import InputError
 from ...runtime.streams import CHUNK_BYTES, ByteStream, peek
 from ...services.convert.cells import statistics_cells, tensor_cells
 from ...services.convert.describe import Description, serialize_schema
-from ...services.convert.distribution import Detail
 from ...services.convert.inspect import Findings, NotMessages, RowsInspection, inspect_tensors
 from ...services.convert.records import open_records
 from ...services.convert.tensors import open_tensors
@@ -48,11 +47,6 @@ _RANGES: Final = 20
 _NAME: Final = 120
 _CELL: Final = 240
 _MOST_SOURCE: Final = 64 * 1024
-#: How closely values are looked at: how many of a feature, and of all, are counted one by one.
-_COUNTED: Final = 256
-_ALL_COUNTED: Final = 8192
-_QUANTILES: Final = 20
-_BINS: Final = 32
 
 _LOADERS: Final[dict[str, Description]] = {
     "tf.data": "python", "PyTorch": "torch", "TFDS (features.json)": "features",
@@ -214,17 +208,8 @@ def _look_at_rows(stream: ByteStream, sniffed: Sniffed, view: FileView, job: Job
             IN_TABLE,
         )
         painter.paint()
-    inspection.finish(_detail(len(inspection.first_schema), job))
+    inspection.finish()
     return inspection
-
-
-def _detail(num_features: int, job: Job) -> Detail | None:
-    """How closely values are looked at, in some MiB; features that are not shown are not looked at."""
-    if not 0 < num_features <= _LINES:
-        return None
-    detail = Detail(min(_COUNTED, _ALL_COUNTED // num_features), _QUANTILES, _BINS)
-    job.budget.charge(num_features * detail.num_bytes, "Statistics")
-    return detail
 
 
 def _painter(job: Job) -> Painter:

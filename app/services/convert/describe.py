@@ -22,7 +22,6 @@ from ...domain.dtypes import DTypeName
 from ...domain.feature import Feature
 from ...domain.schema import Schema, SchemaJson
 from ...domain.tensor import num_elements
-from .distribution import Detail
 from .statistics import (
     FeatureStatistics,
     FeatureStatisticsJson,
@@ -100,25 +99,20 @@ def describe_records(records: Records, description: Description, *, find_lengths
 
 
 def survey_records(
-    records: Records,
-    *,
-    find_lengths: bool = False,
-    wants_statistics: bool = True,
-    detail: Detail | None = None,
+    records: Records, *, find_lengths: bool = False, wants_statistics: bool = True
 ) -> tuple[Schema, RecordsDescriptionJson]:
     """Draw all rows: their schema, and what is said of them.
 
     Args:
         find_lengths: the schema is that of the first messages, which came without one: it is given the
             lengths that all rows turn out to have, as inference from all of them would.
-        detail: what is found of how values are spread, which the caller charges for; None: nothing.
 
     Raises:
         InputError: as the rows are drawn.
     """
     schema, num_records = records.schema, 0
     lengths = [_Lengths() for _ in schema] if find_lengths else []
-    statistics = [FeatureStatistics(feature, detail) for feature in schema] if wants_statistics else []
+    statistics = [FeatureStatistics(feature) for feature in schema] if wants_statistics else []
     seen: list[_Lengths | FeatureStatistics] = [*lengths, *statistics]
     for batch in records.batches:
         num_records += batch.num_rows

@@ -21,7 +21,6 @@ from ...domain.schema import Schema
 from ...errors import InputError
 from ...runtime.budget import Budget
 from .describe import describe_tensors, find_lengths_of, survey_records
-from .distribution import Detail
 from .statistics import FeatureStatisticsJson
 
 #: Tensors whose values are kept for a look; larger ones are drawn to their ends piece by piece.
@@ -103,16 +102,12 @@ class RowsInspection:
         if self._find_lengths and self.first is not None:
             self.first_schema = find_lengths_of(self.first, self.records.schema)
 
-    def finish(self, detail: Detail | None = None) -> None:
-        """Draw all rows: their number, statistics, lengths, and what is damaged.
-
-        Args:
-            detail: as of `survey_records`.
-        """
+    def finish(self) -> None:
+        """Draw all rows: their number, statistics, lengths, and what is damaged."""
         found = self.findings
         batches = chain([] if self.first is None else [self.first], self._until_fault())
         rows = replace(self.records, batches=batches)
-        found.schema, described = survey_records(rows, find_lengths=self._find_lengths, detail=detail)
+        found.schema, described = survey_records(rows, find_lengths=self._find_lengths)
         found.num_records, found.features = described["num_records"], described["features"]
         found.is_whole = found.fault is None
 

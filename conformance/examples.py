@@ -183,7 +183,7 @@ def prepared(names: list[str]) -> list[Language]:
             build(language)
             found.append(language)
         else:
-            print(f"{language.name}: left out, since {' or '.join(language.tools)} is not here")
+            print(f"{language.name}: left out, since {' or '.join(language.tools)} is not here, or a library")
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,15 +28,30 @@ class Language:
     environment: tuple[tuple[str, str], ...] = ()
     #: What runs it in as little memory as it can, where that differs.
     small: tuple[str | Path, ...] = ()
+    #: What succeeds where its libraries are.
+    check: tuple[str, ...] = ()
 
     def is_there(self) -> bool:
-        """Whether its tools are. Where CI is set they must be."""
-        return bool(os.environ.get("CI")) or all(map(shutil.which, self.tools))
+        """Whether its tools and libraries are. Where CI is set they must be."""
+        if os.environ.get("CI"):
+            return True
+        if not all(map(shutil.which, self.tools)):
+            return False
+        return not self.check or not subprocess.run(self.check, capture_output=True, check=False).returncode
 
 
 _GO: Final = (("GO111MODULE", "off"), ("GOFLAGS", ""))
 _JAVA_SMALL: Final = ("java", "-Xmx16m", "-Xss256k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
                       "-XX:ReservedCodeCacheSize=8m", "-cp", BUILD, "Shardsmith")  # fmt: skip
+_CPP: Final = ("g++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1")
+_CPP_HEADERS: Final = (
+    "-include",
+    "curl/curl.h",
+    "-include",
+    "openssl/evp.h",
+    "-include",
+    "nlohmann/json.hpp",
+)
 
 LANGUAGES: Final = (
     Language("shell", ("sh", "curl"), ("sh", EXAMPLES / "shell" / "shardsmith.sh")),
@@ -53,7 +69,19 @@ LANGUAGES: Final = (
         ("javac", "--release", "11", "-Werror", "-d", BUILD, EXAMPLES / "java" / "Shardsmith.java"),
         small=_JAVA_SMALL,
     ),
+    Language(
+        "cpp",
+        ("g++",),
+        (BUILD / "cpp",),
+        (*_CPP, "-o", BUILD / "cpp", EXAMPLES / "cpp" / "main.cpp", "-lcurl", "-lcrypto"),
+        check=("g++", "-fsyntax-only", *_CPP_HEADERS, "-x", "c++", os.devnull),
+    ),
     Language("javascript", ("node",), ("node", EXAMPLES / "javascript" / "shardsmith.mjs")),
-    Language("php", ("php",), ("php", EXAMPLES / "php" / "shardsmith.php")),
+    Language(
+        "php",
+        ("php",),
+        ("php", EXAMPLES / "php" / "shardsmith.php"),
+        check=("php", "-r", "exit(extension_loaded('curl') ? 0 : 1);"),
+    ),
     Language("ruby", ("ruby",), ("ruby", EXAMPLES / "ruby" / "shardsmith.rb")),
 )

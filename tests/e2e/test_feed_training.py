@@ -56,6 +56,41 @@ for begin, end in ((first, first + 1), (first + 1, 3)):
 print(json.dumps([weights.tolist() for weights in model.get_weights()]))
 """
 
+TRAIN_WITH_TORCH = """
+import json, os, sys
+from pathlib import Path
+import torch
+from torch.utils.data import DataLoader
+from app.client.adapters import as_torch
+from app.client.feed import Feed
+
+url, name, folder, killed_at = sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4])
+torch.manual_seed(1)
+torch.set_num_threads(1)
+feed = Feed(url, name, mix="train:4,test:1", global_batch=50, shuffle_buffer=200, seed=3)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+optimizer = torch.optim.Adam(model.parameters(), 0.01)
+if (folder / "checkpoint.pt").exists():
+    saved = torch.load(folder / "checkpoint.pt")
+    model.load_state_dict(saved["model"])
+    optimizer.load_state_dict(saved["optimizer"])
+    feed.load_state_dict(saved["feed"])
+done = 0
+for _ in range(feed.epoch, 3):
+    for batch in DataLoader(as_torch(feed), batch_size=None):
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(batch["x"]), batch["y"]).backward()
+        optimizer.step()
+        done += 1
+        if done == killed_at:
+            states = {"model": model, "optimizer": optimizer, "feed": feed}
+            saved = {name: value.state_dict() for name, value in states.items()}
+            torch.save(saved, folder / "checkpoint.pt")
+        if done == killed_at + 3:  # what comes after the checkpoint is lost
+            os._exit(9)
+print(json.dumps([weights.tolist() for weights in model.parameters()]))
+"""
+
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
@@ -78,6 +113,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
         url = f"{service.url}/v1/datasets/{name}"
         httpx.put(url, json={"schema": schema}).raise_for_status()
         httpx.post(f"{url}/records", json=rows).raise_for_status()
+        httpx.post(f"{url}/records", params={"split": "test"}, json=rows[::4]).raise_for_status()
         httpx.post(f"{url}/versions", params={"num_shards": 3}).raise_for_status()
         yield service.url, name
 
@@ -100,6 +136,19 @@ def test_keras_goes_on_in_the_middle_of_an_epoch(dataset: tuple[str, str], tmp_p
     assert train(TRAIN_WITH_KERAS, *dataset, tmp_path, 27) is None
     assert json.loads((tmp_path / "state.json").read_text())["row"] == 7 * STEP
     assert train(TRAIN_WITH_KERAS, *dataset, tmp_path, NEVER) == whole
+
+
+@pytest.mark.tools
+def test_torch_goes_on_in_the_middle_of_an_epoch_of_a_mixture(
+    dataset: tuple[str, str], tmp_path: Path
+) -> None:
+    """Where PyTorch is: what the index has for Linux is 5 GB with CUDA, too much to install for one test."""
+    pytest.importorskip("torch")
+    whole = train(TRAIN_WITH_TORCH, *dataset, tmp_path, NEVER)
+    assert whole is not None
+    assert train(TRAIN_WITH_TORCH, *dataset, tmp_path, 27) is None
+    assert (tmp_path / "checkpoint.pt").exists()
+    assert train(TRAIN_WITH_TORCH, *dataset, tmp_path, NEVER) == whole
 
 
 @pytest.mark.tensorflow

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from app.main import create_app_with
+from app.services.datasets import version_statistics
 from app.settings import Settings
 from app.storage.obstore_store import open_store
 from openapi.recorded import serving
@@ -113,6 +115,47 @@ def test_rows_are_read_once_whoever_asks(client: httpx.Client, store: WatchedSto
     with serving(create_app_with(Settings(storage_url="memory://"), store=store)) as replica:
         assert replica.get(f"{URL}/versions/latest/statistics").content == first.content
     assert store.num_reads == num_reads
+
+
+def test_who_asks_at_the_same_time_follows_one_run(client: httpx.Client, store: WatchedStore) -> None:
+    publish(client, rows(0, 10))
+    before = store.num_reads
+    client.get(STATISTICS)
+    once = store.num_reads - before
+    store.inner.delete(STORED)
+    store.may_read.clear()
+    before = store.num_reads
+    with (
+        serving(create_app_with(Settings(storage_url="memory://"), store=store)) as replica,
+        ThreadPoolExecutor(10) as pool,
+    ):
+        asking = [pool.submit(replica.get, STATISTICS) for _ in range(10)]
+        wait_for(lambda: store.num_reads > before)
+        store.may_read.set()
+        answers = {each.result().content for each in asking}
+    assert len(answers) == 1
+    assert store.num_reads - before == once
+
+
+@pytest.mark.parametrize(
+    ("limit", "most"),
+    [("_BLOCK_ROWS", 1), ("_BLOCK_ROWS", 12), ("_BLOCK_BYTES", 1)],
+    ids=["a-batch", "some-batches", "bytes"],
+)
+def test_how_many_rows_are_looked_at_together_changes_nothing(
+    client: httpx.Client, store: WatchedStore, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+) -> None:
+    publish(client, [{**row, "long": "x" * 60_000} for row in rows(0, 100)])  # some batches in each shard
+    together = client.get(STATISTICS).json()
+    store.inner.delete(STORED)
+    monkeypatch.setattr(version_statistics, limit, most)
+    with serving(create_app_with(Settings(storage_url="memory://"), store=store)) as replica:
+        apart = replica.get(STATISTICS).json()
+    for found in (together, apart):
+        for feature in found["features"].values():
+            for member in ("mean", "std", "mean_length"):
+                feature.pop(member, None)
+    assert apart == together
 
 
 def test_what_another_replica_stored_first_is_told(client: httpx.Client, store: WatchedStore) -> None:

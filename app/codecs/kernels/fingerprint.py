@@ -1,4 +1,4 @@
-"""FarmHash's 64-bit fingerprint, which TensorFlow assigns text to buckets by.
+"""FarmHash's 64-bit fingerprint, which TensorFlow assigns text to buckets by; and equal strings by it.
 
 Source: google/farmhash, `farmhashna::Hash64`. All arithmetic is modulo 2^64; uncompiled, numpy warns of that
 unless the caller tells it not to.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .memory import Bytes, Ints, MutableWords, load_word
+from .memory import Bytes, Ints, MutableInts, MutableWords, Words, load_word, same_bytes
 
 _K0 = np.uint64(0xC3A5C85C97CB3127)
 _K1 = np.uint64(0xB492B66FBE98F273)
@@ -132,3 +132,46 @@ def fingerprint_strings(data: Bytes, offsets: Ints, hashes: MutableWords) -> Non
             hashes[index] = _up_to_64(data, begin, size)
         else:
             hashes[index] = _longer(data, begin, size)
+
+
+def group_strings(
+    data: Bytes, offsets: Ints, hashes: Words, slots: MutableInts, first: MutableInts, counts: MutableInts
+) -> int:
+    """Which different strings there are, in the order in which they come, and how often each is there.
+
+    Args:
+        hashes: of the strings.
+        slots: room for a hash table: a power of two, more than `first.size`.
+        first: filled with the number of the first string of each group.
+        counts: filled with how many each group has.
+
+    Returns:
+        The number of groups; -1 if there are more than `first.size`.
+    """
+    slots[:] = -1
+    last_slot = np.uint64(slots.size - 1)
+    num_groups = 0
+    for index in range(hashes.size):
+        begin = offsets[index]
+        size = offsets[index + 1] - begin
+        slot = hashes[index] & last_slot
+        while True:
+            group = slots[slot]
+            if group < 0:
+                if num_groups >= first.size:
+                    return -1
+                slots[slot] = num_groups
+                first[num_groups] = index
+                counts[num_groups] = 1
+                num_groups += 1
+                break
+            other = first[group]
+            if (
+                hashes[other] == hashes[index]
+                and offsets[other + 1] - offsets[other] == size
+                and same_bytes(data, begin, data, offsets[other], size)
+            ):
+                counts[group] += 1
+                break
+            slot = (slot + np.uint64(1)) & last_slot
+    return num_groups

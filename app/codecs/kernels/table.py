@@ -85,6 +85,7 @@ class Kernels:
     sum_rows_first = Kernel(resample.sum_rows_first)
     sum_columns_first = Kernel(resample.sum_columns_first)
     fingerprint_strings = Kernel(fingerprint.fingerprint_strings)
+    group_strings = Kernel(fingerprint.group_strings)
     quantize_singles = Kernel(quantize.quantize_singles)
 
     def __init__(self, compiler: Compiler) -> None:

@@ -50,6 +50,11 @@ class Lease:
         self.budget.check_amplification("decoded", self._expanded)
         self.charge(num_bytes, what)
 
+    @property
+    def held(self) -> int:
+        """Bytes that are charged."""
+        return self._held
+
     def adopt(self, remaining_before: int) -> None:
         """Take over what was charged to the budget itself since it had `remaining_before` bytes left."""
         self._held += remaining_before - self.budget.remaining

@@ -189,7 +189,7 @@ class _Lengths:
     """The numbers of values of one column, batch by batch: of its rows, or of a sequence's steps."""
 
     def __init__(self) -> None:
-        self._found = Range()
+        self._found: Range[int] = Range()
         self._is_lacked = False
 
     def add(self, column: Column, num_rows: int) -> None:

@@ -6,8 +6,6 @@ All is exact while there are few different values: they are counted one by one. 
 - frequent values come from the sketch of Anderson and others (2017), over the same sample;
 - different values are counted by the smallest of their hashes (Bar-Yossef and others, 2002), over all values.
   That is done here: the library takes values one by one, which would take longer than reading them.
-
-Strings are told apart by a hash of 64 bits.
 """
 
 from __future__ import annotations
@@ -24,7 +22,8 @@ from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
 from ...codecs import kernels
-from ...codecs.columns import Strings
+from ...codecs.columns import Strings, join_strings
+from ...codecs.kernels.messages.wire import KIND_BYTES
 from ...domain.dtypes import DType
 from ...domain.limits import KIB
 from ...domain.sharding.splitmix64 import STEP, mix
@@ -48,6 +47,8 @@ _FINE: Final = 1000
 _KLL: Final = 200
 #: Values that are listed where not all are counted.
 _LISTED: Final = 20
+#: Of those that are looked at together, a smaller share is not noted.
+_RARE: Final = 1024
 #: Longer strings are not looked for among the frequent ones, and are not counted one by one.
 _LONGEST: Final = 256
 #: What statistics take of memory: the sketches of a feature, and each string of 256 bytes that is counted.
@@ -128,21 +129,32 @@ class Different:
     def __init__(self, most: int) -> None:
         self._most = most
         self._kept: Hashes = np.zeros(0, np.uint64)
+        self._waiting: list[Hashes] = []
+        self._num_waiting = 0
 
     def add(self, hashes: Hashes) -> None:
         """Take in the hashes of some values."""
         if len(self._kept) == self._most:
             hashes = hashes[hashes < self._kept[-1]]
-        if len(hashes):
-            self._kept = _sort_and_count(np.concatenate((self._kept, hashes)))[0][: self._most]
+        self._waiting.append(hashes)
+        self._num_waiting += len(hashes)
+        if self._num_waiting >= self._most:
+            self._sift()
+
+    def _sift(self) -> None:
+        hashes = np.concatenate((self._kept, *self._waiting))
+        self._waiting, self._num_waiting = [], 0
+        self._kept = _sort_and_count(hashes)[0][: self._most].copy()
 
     def merge(self, other: Different) -> None:
         """Take in what another has found."""
+        other._sift()
         self.add(other._kept)
 
     @property
     def estimate(self) -> int:
         """Exact below `most`, otherwise off by a share of about one by the root of `most`."""
+        self._sift()
         if len(self._kept) < self._most:
             return len(self._kept)
         return round((self._most - 1) * _ALL / (float(self._kept[-1]) + 1))
@@ -227,7 +239,7 @@ class Numbers(_Spread[float]):
     """Of numbers that are finite: how they are spread, and which are frequent.
 
     Args:
-        dtype: whole numbers keep every digit in the table; float64 is what a sample holds.
+        dtype: whole numbers keep every digit, but for quantiles beyond the table, which are those of float64.
         find_different: whether to estimate how many different ones there are, once there are many.
     """
 
@@ -237,28 +249,26 @@ class Numbers(_Spread[float]):
         super().__init__(detail, find_frequent=find_frequent, find_different=find_different)
         self._is_whole = not dtype.is_float
         self._kll = datasketches.kll_doubles_sketch(_KLL)
-        self._waiting: list[NDArray[np.float64]] = []
+        self._waiting: list[NDArray[Any]] = []
         self._num_waiting = 0
 
-    def add(self, numbers: NDArray[Any], low: int | None = None, high: int | None = None) -> None:
-        """Take in finite numbers: whole ones as they are, between `low` and `high`; others as float64."""
-        if not len(numbers):
-            return
+    def add(self, numbers: NDArray[Any], low: float, high: float) -> None:
+        """Take in finite numbers, one or more, from `low` to `high`."""
         counted = None if self.table is None else self._distinguish(numbers, low, high)
         if counted is not None:
             self._count(*counted)
         else:
             self.give_up_table()
             chosen = self._choose(len(numbers))
-            self._sample(numbers if chosen is None else numbers[chosen])
+            self._sample(numbers.copy() if chosen is None else numbers[chosen])
         if self.different is not None:
             self.different.add(hash_numbers(numbers))
 
     def _distinguish(
-        self, numbers: NDArray[Any], low: int | None, high: int | None
+        self, numbers: NDArray[Any], low: float, high: float
     ) -> tuple[list[float], list[int]] | None:
         """The different numbers, and how often each is there; None if they are more than are counted."""
-        if low is not None and high is not None and high - low < min(4 * _MOST_COUNTED, len(numbers)):
+        if self._is_whole and high - low < min(4 * _MOST_COUNTED, len(numbers)):
             # `low` keeps the kind of the array: int64 less uint64 would be float64.
             counts = np.bincount((numbers - numbers.dtype.type(low)).astype(np.intp))
             (places,) = counts.nonzero()
@@ -268,14 +278,14 @@ class Numbers(_Spread[float]):
             values, counts = _sort_and_count(looked_at)
             if len(values) > most:
                 return None
-        return values.tolist(), counts.tolist()
+        return (values + 0).tolist(), counts.tolist()  # of the two zeros one
 
     def _take_over(self, values: list[float], counts: NDArray[np.int64]) -> None:
         self._feed(np.repeat(np.array(values, np.float64), counts))
         self._note_frequent(map(repr, values), counts.tolist())
 
     def _sample(self, numbers: NDArray[Any]) -> None:
-        self._waiting.append(numbers.astype(np.float64))
+        self._waiting.append(numbers)
         self._num_waiting += len(numbers)
         if self._num_waiting >= 4 * self._detail.counted:
             self.flush()
@@ -283,16 +293,16 @@ class Numbers(_Spread[float]):
     def flush(self) -> None:
         """Give the sketches what has been gathered for them, since they take much at a time in less time.
 
-        A value that is there once is none of the frequent ones.
+        A value that is there once, or is less than a thousandth of these, is none of the frequent ones.
         """
         if not self._waiting:
             return
-        numbers = np.concatenate(self._waiting)
+        numbers = np.concatenate(self._waiting) + 0  # of the two zeros one
         self._waiting, self._num_waiting = [], 0
-        self._feed(numbers)
+        self._feed(numbers.astype(np.float64))
         if self._frequent is not None:
             values, counts = _sort_and_count(numbers)
-            several = counts > 1
+            several = _are_several(counts)
             as_number: Callable[[float], float] = int if self._is_whole else float
             names = (repr(as_number(value)) for value in values[several].tolist())
             self._note_frequent(names, counts[several].tolist())
@@ -382,8 +392,8 @@ class Texts(_Spread[bytes]):
 
     def __init__(self, detail: Detail) -> None:
         super().__init__(detail)
-        self._hashes: list[Hashes] = []
-        self._waiting: list[bytes] = []
+        self._waiting: list[Strings] = []
+        self._num_waiting = 0
 
     def add(self, strings: Strings) -> None:
         """Take in some strings."""
@@ -392,11 +402,11 @@ class Texts(_Spread[bytes]):
         hashes = hash_strings(strings)
         if self.different is not None:
             self.different.add(hashes)
-        lengths = np.diff(strings.offsets)
+        lengths = strings.offsets[1:] - strings.offsets[:-1]
         if self.table is not None:
-            _, first, counts = np.unique(hashes, return_index=True, return_counts=True)
-            if len(first) <= self._detail.counted and int(lengths[first].max()) <= _LONGEST:
-                self._count(_pick(strings, first), counts.tolist())
+            groups = _group(strings, hashes, self._detail.counted)
+            if groups is not None and int(lengths[groups[0]].max()) <= _LONGEST:
+                self._count(_pick(strings, groups[0]), groups[1].tolist())
                 return
             self.give_up_table()
         chosen = self._choose(len(strings))
@@ -404,20 +414,22 @@ class Texts(_Spread[bytes]):
             chosen = np.arange(len(strings))
         chosen = chosen[lengths[chosen] <= _LONGEST]
         if len(chosen):
-            self._hashes.append(hashes[chosen])
-            self._waiting += _pick(strings, chosen)
-            if len(self._waiting) >= self._detail.counted:
+            self._waiting.append(_gather(strings, chosen))
+            self._num_waiting += len(chosen)
+            if self._num_waiting >= self._detail.counted:
                 self.flush()
 
     def flush(self) -> None:
         """As that of numbers."""
         if not self._waiting:
             return
-        _, first, counts = np.unique(np.concatenate(self._hashes), return_index=True, return_counts=True)
-        several = counts > 1
-        names = [_as_name(self._waiting[place]) for place in first[several].tolist()]
-        self._hashes, self._waiting = [], []
-        self._note_frequent(names, counts[several].tolist())
+        strings = join_strings(self._waiting)
+        self._waiting, self._num_waiting = [], 0
+        groups = _group(strings, hash_strings(strings), len(strings))
+        if groups is not None:
+            first, counts = groups
+            several = _are_several(counts)
+            self._note_frequent(map(_as_name, _pick(strings, first[several])), counts[several].tolist())
 
     def _take_over(self, values: list[bytes], counts: NDArray[np.int64]) -> None:
         self._note_frequent(map(_as_name, values), counts.tolist())
@@ -445,8 +457,10 @@ class Texts(_Spread[bytes]):
 def _sort_and_count(numbers: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The different numbers in order, and how often each is there; in less time than np.unique takes."""
     ordered = np.sort(numbers)
-    begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
-    return ordered[begins], np.diff(begins, append=len(ordered))
+    changes = np.ones(len(ordered) + 1, np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=changes[1:-1])
+    bounds = np.flatnonzero(changes)
+    return ordered[bounds[:-1]], bounds[1:] - bounds[:-1]
 
 
 def hash_numbers(numbers: NDArray[Any]) -> Hashes:
@@ -468,6 +482,28 @@ def hash_strings(strings: Strings) -> Hashes:
     with np.errstate(over="ignore"):  # uncompiled, the kernel's arithmetic modulo 2^64 would warn
         kernels.load().fingerprint_strings(strings.data, strings.offsets, hashes)
     return hashes
+
+
+def _are_several(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    several: NDArray[np.bool_] = counts > max(1, int(counts.sum()) // _RARE)
+    return several
+
+
+def _group(strings: Strings, hashes: Hashes, most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """Where each different string comes first, and how often it is there; None if more than `most`."""
+    slots = np.empty(1 << (2 * most).bit_length(), np.int64)
+    first, counts = np.empty((2, most), np.int64)
+    num_groups = kernels.load().group_strings(strings.data, strings.offsets, hashes, slots, first, counts)
+    return None if num_groups < 0 else (first[:num_groups], counts[:num_groups])
+
+
+def _gather(strings: Strings, places: NDArray[np.int64]) -> Strings:
+    begins, ends = strings.offsets[places], strings.offsets[places + 1]
+    data = np.empty(int((ends - begins).sum()), np.uint8)
+    gathered = Strings(data, np.empty(len(places) + 1, np.int64))
+    kinds = np.full(len(places), KIND_BYTES, np.uint8)
+    kernels.load().gather_spans(strings.data, kinds, begins, ends, gathered.data, gathered.offsets)
+    return gathered
 
 
 def _pick(strings: Strings, places: NDArray[np.int64]) -> list[bytes]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Final, Required, cast
+from typing import Any, Final, Generic, Required, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,22 +24,27 @@ from ...runtime.turns import offer_turn
 from .distribution import Detail, DistributionJson, Numbers, Texts, ValuesJson
 from .image_headers import ImageHeaders, ImagesJson
 
+NumberT = TypeVar("NumberT", int, float)
+
 #: Values looked at together; what is computed of them stays below some MiB.
 _PIECE: Final = 1 << 18
+#: Values whose float64 stay in the second-level cache.
+_CACHED: Final = 1 << 14
 
 
 @dataclass(slots=True)
-class Range:
-    """The least and the greatest of whole numbers."""
+class Range(Generic[NumberT]):
+    """The least and the greatest of some numbers."""
 
-    least: int | None = None
-    greatest: int | None = None
+    least: NumberT | None = None
+    greatest: NumberT | None = None
 
     def add(self, numbers: NDArray[Any]) -> None:
+        """Take in finite numbers."""
         if len(numbers):
-            self.merge(Range(int(numbers.min()), int(numbers.max())))
+            self.merge(Range(*_find_bounds(numbers)))
 
-    def merge(self, other: Range) -> None:
+    def merge(self, other: Range[NumberT]) -> None:
         """Take in the range of other numbers."""
         if other.least is not None:
             self.least = other.least if self.least is None else min(self.least, other.least)
@@ -55,14 +60,15 @@ class _Moments:
     mean: float = 0.0
     squares: float = 0.0
 
-    def add(self, numbers: NDArray[np.float64]) -> None:
-        if not len(numbers):
-            return
+    def add(self, numbers: NDArray[Any]) -> None:
+        """Take in finite numbers."""
         with np.errstate(over="ignore", invalid="ignore"):
-            mean = float(numbers.mean())
-            deviations = numbers - mean
-            squares = float(np.einsum("i,i", deviations, deviations))  # without a copy of the squares
-        self.merge(_Moments(len(numbers), mean, squares))
+            for start in range(0, len(numbers), _CACHED):
+                deviations = numbers[start : start + _CACHED].astype(np.float64)
+                mean = float(np.add.reduce(deviations)) / len(deviations)
+                deviations -= mean
+                squares = float(np.einsum("i,i", deviations, deviations))  # without a copy of the squares
+                self.merge(_Moments(len(deviations), mean, squares))
 
     def merge(self, other: _Moments) -> None:
         if not other.count:
@@ -102,6 +108,16 @@ def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def _find_sizes(bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+    return bounds[1:] - bounds[:-1]
+
+
+def _find_bounds(numbers: NDArray[Any]) -> tuple[Any, Any]:
+    """The least and the greatest, int or float; one of them at least is not finite if any number is not."""
+    # Of the two zeros one.
+    return numbers.min().item() + 0, numbers.max().item() + 0
+
+
 @dataclass(slots=True)
 class NumberStatistics:
     """Of the values of one feature or tensor that are numbers.
@@ -116,9 +132,7 @@ class NumberStatistics:
     num_zeros: int = 0
     num_nan: int = 0
     num_infinite: int = 0
-    range: Range = field(default_factory=Range)
-    float_min: float = math.inf
-    float_max: float = -math.inf
+    range: Range[float] = field(default_factory=Range)
     moments: _Moments = field(default_factory=_Moments)
 
     def add(self, values: NDArray[Any]) -> None:
@@ -126,37 +140,35 @@ class NumberStatistics:
         for start in range(0, len(values), _PIECE):
             offer_turn()
             piece = values[start : start + _PIECE]
-            if self.dtype.is_float:
-                # Those of ml_dtypes have few functions of their own.
-                piece = piece.astype(np.float64)
-                self._add_floats(piece)
-            elif self.dtype.kind == "complex":
-                self._count_non_finite(piece)
+            if self.dtype.kind == "complex":
+                self._only_finite(piece)
+                self.num_zeros += len(piece) - int(np.count_nonzero(piece))
             else:
-                piece = piece.astype(np.int16) if self.dtype.itemsize == 1 else piece
-                within = Range(int(piece.min()), int(piece.max()))
-                self.range.merge(within)
-                self.moments.add(piece.astype(np.float64))
-                if self.spread is not None:
-                    self.spread.add(piece, within.least, within.greatest)
-            self.num_zeros += len(piece) - int(np.count_nonzero(piece))
+                self._add_real(piece)
 
-    def _count_non_finite(self, piece: NDArray[Any]) -> NDArray[np.bool_]:
+    def _add_real(self, piece: NDArray[Any]) -> None:
+        if self.dtype.itemsize <= 2:  # those of ml_dtypes have few functions, and slow ones
+            piece = piece.astype(np.float32 if self.dtype.is_float else np.int32)
+        low, high = _find_bounds(piece)
+        if not math.isfinite(low) or not math.isfinite(high):
+            piece = piece[self._only_finite(piece)]
+            if not len(piece):
+                return
+            low, high = _find_bounds(piece)
+        if low <= 0 <= high:
+            self.num_zeros += len(piece) - int(np.count_nonzero(piece))
+        self.range.merge(Range(low, high))
+        self.moments.add(piece)
+        if self.spread is not None:
+            self.spread.add(piece, low, high)
+
+    def _only_finite(self, piece: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which are finite; the others are counted."""
         finite: NDArray[np.bool_] = np.isfinite(piece)
         num_nan = int(np.count_nonzero(np.isnan(piece)))
         self.num_nan += num_nan
         self.num_infinite += len(piece) - int(np.count_nonzero(finite)) - num_nan
         return finite
-
-    def _add_floats(self, piece: NDArray[np.float64]) -> None:
-        finite = self._count_non_finite(piece)
-        numbers = piece[finite]
-        if len(numbers):
-            self.float_min = min(self.float_min, float(numbers.min()))
-            self.float_max = max(self.float_max, float(numbers.max()))
-            self.moments.add(numbers)
-            if self.spread is not None:
-                self.spread.add(numbers)
 
     def merge(self, other: NumberStatistics) -> None:
         """Take in what was found of other values of the same dtype."""
@@ -164,8 +176,6 @@ class NumberStatistics:
         self.num_nan += other.num_nan
         self.num_infinite += other.num_infinite
         self.range.merge(other.range)
-        self.float_min = min(self.float_min, other.float_min)
-        self.float_max = max(self.float_max, other.float_max)
         self.moments.merge(other.moments)
         if self.spread is not None and other.spread is not None:
             self.spread.merge(other.spread)
@@ -174,19 +184,12 @@ class NumberStatistics:
         """How the finite ones are spread."""
         if self.spread is None:
             return None
-        if self.dtype.is_float:
-            low, high = _finite(self.float_min), _finite(self.float_max)
-        else:
-            low, high = self.range.least, self.range.greatest
-        return self.spread.distribution(self.moments.count, low, high)
+        return self.spread.distribution(self.moments.count, self.range.least, self.range.greatest)
 
     def to_json(self) -> StatisticsJson:
         found: StatisticsJson = {}
-        if self.dtype.is_float:
-            found = {"min": _finite(self.float_min), "max": _finite(self.float_max)}
-        elif self.dtype.kind != "complex":
-            found = {"min": self.range.least, "max": self.range.greatest}
         if self.dtype.kind != "complex":
+            found = {"min": self.range.least, "max": self.range.greatest}
             found |= self.moments.to_json()
         found["num_zeros"] = self.num_zeros
         if self.dtype.is_float or self.dtype.kind == "complex":
@@ -204,19 +207,20 @@ class LengthStatistics:
 
     spread: Numbers | None = None
     num_empty: int = 0
-    range: Range = field(default_factory=Range)
+    range: Range[int] = field(default_factory=Range)
     moments: _Moments = field(default_factory=_Moments)
 
     def add(self, lengths: NDArray[np.int64]) -> None:
         """Take in the lengths of strings."""
         for start in range(0, len(lengths), _PIECE):
             piece = lengths[start : start + _PIECE]
-            within = Range(int(piece.min()), int(piece.max()))
-            self.num_empty += len(piece) - int(np.count_nonzero(piece))
-            self.range.merge(within)
-            self.moments.add(piece.astype(np.float64))
+            low, high = _find_bounds(piece)
+            if not low:
+                self.num_empty += len(piece) - int(np.count_nonzero(piece))
+            self.range.merge(Range(low, high))
+            self.moments.add(piece)
             if self.spread is not None:
-                self.spread.add(piece, within.least, within.greatest)
+                self.spread.add(piece, low, high)
 
     def merge(self, other: LengthStatistics) -> None:
         """Take in what was found of other strings."""
@@ -307,9 +311,9 @@ class FeatureStatistics:
         values = column.values
         self._num_values += len(values)
         if self._varies(self._feature):
-            self._values_of_a_row.add(np.diff(column.value_bounds(num_rows)))
+            self._values_of_a_row.add(_find_sizes(column.value_bounds(num_rows)))
         if isinstance(values, Strings):
-            cast(LengthStatistics, self._values).add(np.diff(values.offsets))
+            cast(LengthStatistics, self._values).add(_find_sizes(values.offsets))
             if self._texts is not None and self._images is not None:
                 self._texts.add(values)
                 self._images.add(values)

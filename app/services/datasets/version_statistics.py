@@ -7,7 +7,7 @@ first is what all of them tell from then on.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -16,7 +16,9 @@ from typing import Any, Final, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
-from ...domain.limits import MIB
+from ...codecs.columns import Batch, join_batches
+from ...codecs.records.lease import Lease
+from ...domain.limits import KIB, MIB
 from ...domain.manifest import Manifest
 from ...domain.names import check_split_name
 from ...domain.sharding.row_order import IN_ORDER
@@ -39,6 +41,9 @@ from .read.reader import Reader
 #: Splits that are gone through at a time; so many more wait.
 _RUNNING: Final = 2
 _WAITING: Final = 32
+#: Rows that are looked at together, and the memory for them and their columns, about.
+_BLOCK_ROWS: Final = 16 * KIB
+_BLOCK_BYTES: Final = 16 * MIB
 #: Of statistics that were read, as they are stored.
 _KEPT_BYTES: Final = 8 * MIB
 
@@ -145,6 +150,9 @@ class VersionStatistics:
         if found is not None:
             return found
         with self._lock:
+            found = self._kept.get(key)  # by a run that has just ended
+            if found is not None:
+                return found
             run = self._runs.get(key) or self._start(dataset, manifest, split, key)
         with waiting():
             wait([run.outcome], self._wait_s if wait_s is None else wait_s)
@@ -231,16 +239,31 @@ class VersionStatistics:
                 budget = Budget(STORED_LIMITS, part)
                 stored = reader.open_split(manifest.version, split)
                 rows = stored.read(offset, shard.num_records, IN_ORDER, budget)
-                for batch in rows.batches:
-                    for column, of_feature in zip(batch.columns, found, strict=True):
-                        of_feature.add(column, batch.num_rows)
-                    run.num_read += batch.num_rows
+                for block in _gather(rows.batches, budget):
+                    for column, of_feature in zip(block.columns, found, strict=True):
+                        of_feature.add(column, block.num_rows)
+                    run.num_read += block.num_rows
             finally:
                 part.end()
             for whole, of_shard in zip(merged, found, strict=True):
                 whole.merge(of_shard)
             offset += shard.num_records
         return merged
+
+
+def _gather(batches: Iterable[Batch], budget: Budget) -> Iterator[Batch]:
+    """The same rows, more at a time: a look at a column takes some time, however few rows it has."""
+    gathered: list[Batch] = []
+    with Lease(budget) as lease:
+        for batch in batches:
+            lease.charge(2 * batch.nbytes, "Rows that are looked at")  # and joined
+            gathered.append(batch)
+            if sum(part.num_rows for part in gathered) >= _BLOCK_ROWS or lease.held >= _BLOCK_BYTES:
+                yield batch if len(gathered) == 1 else join_batches(gathered)
+                gathered = []
+                lease.release()
+        if gathered:
+            yield gathered[0] if len(gathered) == 1 else join_batches(gathered)
 
 
 def _open(data: bytes, key: str) -> tuple[bytes, VersionStatisticsJson]:

@@ -1,10 +1,13 @@
 """How values are spread: exact while there are few different ones, within the bounds of a sample beyond."""
 
 import base64
+import math
 from collections import Counter
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -195,3 +198,61 @@ def test_lists_say_how_long_they_are() -> None:
     lengths = described["num_values_distribution"]
     assert lengths is not None
     assert lengths["quantiles"][::50] == [1, 1, 2]
+
+
+def test_frequent_integers_keep_every_digit_beyond_the_table() -> None:
+    whole = np.arange(40_000) + 2**60
+    whole[::4] = 2**53 + 1
+    found = parts_of({"dtype": "int64"}, np.array_split(whole, 3))
+    assert not found["values"]["exact"]
+    assert [each["value"] for each in found["values"]["top"]] == [2**53 + 1]
+
+
+@pytest.mark.parametrize("num_others", [3, 5000], ids=["few", "many"])
+def test_both_zeros_are_one_value(num_others: int) -> None:
+    whole = np.concatenate((np.tile([-0.0, 0.0], num_others), np.arange(num_others) + 1.0))
+    found = parts_of({"dtype": "float64"}, [whole[::-1], whole])
+    assert found["num_zeros"] == 4 * num_others
+    assert math.copysign(1, found["min"]) == math.copysign(1, found["distribution"]["quantiles"][20]) == 1
+    top = found["values"]["top"][0]
+    assert (str(top["value"]), top["count"]) == ("0.0", 4 * num_others)
+
+
+@settings(deadline=None, max_examples=20)
+@given(
+    st.sampled_from(["int64", "uint64", "int32", "uint8", "float32", "float64"]),
+    st.integers(2000, 60_000),
+    st.integers(0, 2**32),
+    st.integers(1, 4),
+)
+def test_what_is_exact_is_as_in_pyarrow_and_numpy(dtype: str, count: int, seed: int, parts: int) -> None:
+    random = np.random.default_rng(seed)
+    numpy = DTYPES[dtype].numpy
+    if DTYPES[dtype].is_float:
+        whole = np.exp(random.normal(0, 20, count)).astype(numpy) * random.choice([-1, 0, 1], count)
+        whole = whole.astype(numpy)
+        whole[random.random(count) < 0.1] = np.nan
+        whole[random.random(count) < 0.1] = np.inf
+    else:
+        limits = np.iinfo(numpy)
+        whole = random.integers(limits.min, limits.max, count, numpy, endpoint=True)
+    found = parts_of({"dtype": dtype}, np.array_split(whole, parts))
+    finite = whole[np.isfinite(whole)]
+    array = pa.array(finite)
+    assert (found["min"], found["max"]) == (pc.min(array).as_py(), pc.max(array).as_py())
+    assert found["num_zeros"] == np.count_nonzero(whole == 0)
+    assert found.get("num_nan", 0) == np.count_nonzero(np.isnan(whole))
+    assert found.get("num_infinite", 0) == np.count_nonzero(np.isinf(whole))
+    wide = finite.astype(np.float64)
+    scale = float(np.abs(wide).max())
+    assert found["mean"] == pytest.approx(wide.mean(), rel=1e-9, abs=1e-12 * scale)
+    assert found["std"] == pytest.approx(wide.std(), rel=1e-9)
+    ordered = np.sort(wide)
+    for step, quantile in enumerate(found["distribution"]["quantiles"]):
+        below, up_to = (np.searchsorted(ordered, quantile, side) / len(ordered) for side in ("left", "right"))
+        assert below - RANK <= step / 100 <= up_to + RANK
+    num_different = pc.count_distinct(array).as_py()
+    if found["values"]["exact"]:
+        assert found["values"]["num_different"] == num_different
+    else:
+        assert found["values"]["num_different"] == pytest.approx(num_different, rel=0.15)

@@ -44,7 +44,7 @@ from .api.routes import (
     versions,
 )
 from .api.state import Services
-from .api.ui import assets, docs, file
+from .api.ui import assets, docs, file, live
 from .api.ui import datasets as datasets_pages
 from .api.ui import rows as rows_pages
 from .api.ui import statistics as statistics_pages
@@ -60,6 +60,7 @@ from .runtime.memory import MemoryPool
 from .runtime.processes.board import Worker
 from .runtime.spool import Spool
 from .runtime.turns import Turns
+from .services.activity import Activity
 from .services.datasets.background import BackgroundCollection
 from .services.datasets.datasets import PUBLISH_WAIT_S, Datasets
 from .services.datasets.imports.imports import Imports
@@ -81,7 +82,7 @@ _SWITCH_INTERVAL_S: Final = 0.0005
 
 #: Those of small requests first.
 _ROUTES: Final = (tensors, examples, records, datasets, versions, imports, care, forms, inference, health)
-_PAGES: Final = (docs, assets, file, datasets_pages, version_pages, rows_pages, statistics_pages)
+_PAGES: Final = (docs, assets, live, file, datasets_pages, version_pages, rows_pages, statistics_pages)
 
 #: The condition of readiness that all workers have in common.
 WORKERS: Final = "workers"
@@ -250,12 +251,14 @@ def _wire(
         publish_wait_s=publish_wait_s,
     )
     importing = Imports(known, limits=settings.limits, spool=spool, memory=memory, allowed=settings.sources)
+    import_runs = ImportRuns(importing, store)
     return Services(
         limits=settings.limits,
         spool=spool,
         datasets=known,
         imports=importing,
-        import_runs=ImportRuns(importing, store),
+        import_runs=import_runs,
+        activity=Activity(known, importing, import_runs),
         images=images,
         readiness=Readiness(
             store,

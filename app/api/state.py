@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..domain.limits import Limits
 from ..runtime.images import ImageCodecs
 from ..runtime.spool import Spool
+from ..services.activity import Activity
 from ..services.datasets.datasets import Datasets
 from ..services.datasets.imports.imports import Imports
 from ..services.datasets.imports.runs import ImportRuns
@@ -22,5 +23,6 @@ class Services:
     datasets: Datasets
     imports: Imports
     import_runs: ImportRuns
+    activity: Activity
     images: ImageCodecs
     readiness: Readiness

@@ -49,6 +49,7 @@ PAGES = [
     "/ui?q=ui-&first=0",
     f"/ui?q={quote(SCRIPT)}",
     "/ui/file",
+    "/ui/live",
     "/ui/datasets/ui-odd",
     "/ui/datasets/ui-empty",
     "/ui/datasets/ui-odd/1.0.0",
@@ -110,14 +111,17 @@ def test_a_page_of_another_origin_sends_nothing_to_the_pages(client: httpx.Clien
 def test_files_are_kept_under_their_hash(client: httpx.Client) -> None:
     page = client.get("/ui", headers=BROWSER).text
     paths = re.findall(r'"(/ui/assets/[^"]+)"', page)
-    assert len(paths) == 5
+    assert len(paths) == 6
+    loaded = len(page)
     for path in paths:
         file = client.get(path)
+        loaded += len(file.content)
         tag = path.split("/")[3]
         assert sha256(file.content).hexdigest().startswith(tag)
         assert file.headers["cache-control"] == "public, max-age=31536000, immutable"
         other = client.get(path.replace(tag, "0" * 16))
         assert (other.content, other.headers["cache-control"]) == (file.content, "no-cache")
+    assert loaded < 150_000
     assert client.get("/ui/assets/0/nothing.js").status_code == 404
 
 

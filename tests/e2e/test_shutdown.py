@@ -92,11 +92,15 @@ def test_listeners_do_not_hold_a_shutdown_up(tmp_path: Path) -> None:
         begun = client.post("/v1/datasets/a/imports", json={"source": source.as_uri()})
         place = begun.headers["Location"]
         wait_for(lambda: client.get(place).json()["state"] == "stopped")
-        with client.stream("GET", place, headers={"Accept": "text/event-stream"}) as answer:
-            lines = answer.iter_lines()
-            assert next(lines).startswith("retry: ")
+        accept = {"Accept": "text/event-stream"}
+        with (
+            client.stream("GET", place, headers=accept) as answer,
+            client.stream("GET", "/ui/live", headers=accept) as page,
+        ):
+            listening = [answer.iter_lines(), page.iter_lines()]
+            assert all(next(lines).startswith("retry: ") for lines in listening)
             service.process.terminate()
-            assert "id: end" not in list(lines), "the client is to come again"
+            assert all("id: end" not in list(lines) for lines in listening), "the client is to come again"
         assert service.process.wait(60) == 0, service.log()
 
 

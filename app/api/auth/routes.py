@@ -32,6 +32,7 @@ ACCESS: Final[Mapping[str, Mapping[str, Right | None]]] = {
     "/openapi.json": {"GET": PUBLIC},
     "/ui/assets/{tag}/{file}": {"GET": PUBLIC},
     "/ui": {"GET": "read"},
+    "/ui/live": {"GET": "read"},
     "/ui/file": {"GET": "read", "POST": "read"},
     "/ui/datasets/{dataset}": {"GET": "read"},
     "/ui/datasets/{dataset}/{version}": {"GET": "read"},

@@ -31,7 +31,11 @@ class Section:
 
 
 #: What the navigation offers, in order.
-SECTIONS: Final = (Section("datasets", "Datasets", "/ui"), Section("file", "Look at a file", "/ui/file"))
+SECTIONS: Final = (
+    Section("datasets", "Datasets", "/ui"),
+    Section("live", "Live", "/ui/live"),
+    Section("file", "Look at a file", "/ui/file"),
+)
 
 
 @cache

@@ -61,6 +61,7 @@ from .read.reader import Reader
 from .read.stored_file import StoredFile
 from .read.stored_split import StoredSplit, read_mixture
 from .read.tar import VersionTar
+from .recent_appends import RecentAppends
 from .unpublished_watch import UnpublishedWatch
 from .validate.problems import ValidationReport
 from .validate.tensorflow_check import check_with_tensorflow
@@ -398,7 +399,7 @@ class Datasets:
             lambda on_plan, taken: self.publish(
                 name, options, wants=wants, destination=destination, on_plan=on_plan, room=taken
             ),
-            name=f"publish-{name}",
+            dataset=name,
             exact=options.publish_key is not None or wants is not None,
             room=room,
         )
@@ -450,6 +451,15 @@ class Datasets:
             )
         # Published meanwhile; or deleted, as is said once more.
         return progress if verdict is None else reader.manifest(version)
+
+    def publications(self) -> Sequence[tuple[str, str | None]]:
+        """The dataset and the version of each publication of this replica; None until that is fixed."""
+        return self._publications.under_way()
+
+    @property
+    def recent_appends(self) -> RecentAppends:
+        """What this process has acknowledged lately."""
+        return self._backend.recent
 
     def newest_with(self, name: str, append_ids: Iterable[str]) -> str | None:
         """The last version that has published one of these appends; None where none is known to."""

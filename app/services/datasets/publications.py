@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -58,6 +58,7 @@ class Underway:
 
 @dataclass(eq=False, slots=True)
 class _Run:
+    dataset: str
     room: Room
     outcome: Future[Manifest] = field(default_factory=Future)
     version: str | None = None
@@ -90,14 +91,14 @@ class Publications:
         self._followed: dict[Hashable, _Run] = {}
 
     def run(
-        self, request: Hashable, publish: Publish, *, name: str, exact: bool, room: Room | None = None
+        self, request: Hashable, publish: Publish, *, dataset: str, exact: bool, room: Room | None = None
     ) -> Manifest | Underway:
         """Publish, or follow the publication that the same request began; wait for it, but not for long.
 
         Args:
             request: what tells it from others.
             publish: the work.
-            name: of the thread.
+            dataset: that is published.
             exact: whether only a repetition can be equal to `request`. Another is followed only once it
                 has been answered as under way: else it may be a stranger's, with fewer rows in it.
             room: what `reserve` gave for it; taken now where it is not given.
@@ -107,7 +108,7 @@ class Publications:
             ShardsmithError: as the work raises it.
         """
         with self._lock:
-            run = self._followed.get(request) or self._start(publish, name, room)
+            run = self._followed.get(request) or self._start(publish, dataset, room)
             if exact:
                 self._followed[request] = run
         with waiting():
@@ -123,7 +124,14 @@ class Publications:
     @property
     def num_running(self) -> int:
         """Publications under way."""
-        return sum(not run.outcome.done() for run in list(self._running))
+        return len(self.under_way())
+
+    def under_way(self) -> Sequence[tuple[str, str | None]]:
+        """The dataset and the version of each publication under way; None until that is fixed."""
+        with self._lock:
+            return sorted(
+                ((run.dataset, run.version) for run in self._running if not run.outcome.done()), key=str
+            )
 
     def reserve(self) -> Room:
         """Room for a publication, before who asks for it does anything else; to be ended by the caller.
@@ -152,12 +160,12 @@ class Publications:
             )
         return Room(self._memory)
 
-    def _start(self, publish: Publish, name: str, room: Room | None) -> _Run:
-        run = _Run(self._reserve() if room is None else room.retain())
+    def _start(self, publish: Publish, dataset: str, room: Room | None) -> _Run:
+        run = _Run(dataset, self._reserve() if room is None else room.retain())
         try:
             # A daemon: on shutdown it just dies, and another replica finishes what it began.
             work = partial(copy_context().run, run.work, publish)
-            threading.Thread(target=work, name=name, daemon=True).start()
+            threading.Thread(target=work, name=f"publish-{dataset}", daemon=True).start()
         except RuntimeError:  # the system gives no more threads
             run.room.end()
             raise

@@ -133,5 +133,5 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   };
 
-  window.shardsmith = Object.freeze({ request, notify, save });
+  window.shardsmith = Object.freeze({ request, notify, save, visit });
 })();

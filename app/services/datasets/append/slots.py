@@ -15,6 +15,7 @@ from ..objects.layout import Layout
 from ..objects.slot import Commit, Slot, parse_slot
 from ..objects.unpublished import Acknowledged
 from ..pieces.pieces import Piece
+from ..recent_appends import Amount
 
 
 class SlotWriter:
@@ -24,6 +25,7 @@ class SlotWriter:
         self._store = backend.store
         self._catalog = backend.catalog
         self._unpublished = backend.unpublished
+        self._recent = backend.recent
         self._clock = _Clock()
         self._writer = new_nonce()
 
@@ -90,6 +92,8 @@ class SlotWriter:
         APPENDS.labels("grouped" if num_grouped else "single").inc(num_grouped or 1)
         APPENDED_ROWS.inc(commit.num_records)
         APPENDED_BYTES.inc(commit.num_bytes)
+        amount = Amount(num_grouped or 1, commit.num_records)
+        self._recent.add(layout.dataset, amount)
         if num_grouped:
             APPEND_GROUPS.inc()
         self._unpublished.add(layout, Acknowledged(commit.time / 1e9, commit.append_id))

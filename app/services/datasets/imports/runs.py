@@ -11,7 +11,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -65,6 +65,14 @@ class ImportRuns:
     def num_running(self) -> int:
         """Imports under way."""
         return len(self._running)
+
+    def under_way(self) -> Sequence[_Run]:
+        """The dataset and the id of each import under way, of all replicas.
+
+        Raises:
+            StorageError: they cannot be seen.
+        """
+        return sorted(run for run, _ in self._listed())
 
     def begin(self) -> None:
         """Look after imports from now on, in a thread."""

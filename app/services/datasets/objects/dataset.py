@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ....domain.schema import Schema
 from ....runtime.spool import Spool
 from ....storage.object_store import ObjectStore
+from ..recent_appends import RecentAppends
 from .catalog import Catalog
 from .incarnation import Incarnation
 from .layout import Layout
@@ -26,6 +27,7 @@ class Backend:
         spool: room on the local disk for what memory does not hold.
         decided: what was read of logs, and never changes.
         unpublished: appends that may be in no version yet.
+        recent: what this replica has acknowledged lately.
     """
 
     store: ObjectStore
@@ -34,6 +36,7 @@ class Backend:
     spool: Spool
     decided: Decided = field(default_factory=Decided)
     unpublished: Unpublished = field(default_factory=Unpublished)
+    recent: RecentAppends = field(default_factory=RecentAppends)
 
     def open(self, name: str) -> Dataset:
         """The dataset as it lives now.

@@ -38,7 +38,7 @@ class Work:
 
 
 def run(underway: Publications, request: str, publish: Publish, *, exact: bool = True) -> Manifest | Underway:
-    return underway.run(request, publish, name="publish-d", exact=exact)
+    return underway.run(request, publish, dataset="d", exact=exact)
 
 
 def run_to_its_end(underway: Publications, request: str, publish: Publish, *, exact: bool = True) -> Manifest:
@@ -161,7 +161,7 @@ def test_what_was_reserved_is_held_as_long_as_the_publication_lasts() -> None:
     work, underway = Work(), Publications(0.0, pool)
     with underway.reserve() as room:
         held = pool.used
-        underway.run("a", work, name="publish-d", exact=True, room=room)
+        underway.run("a", work, dataset="d", exact=True, room=room)
     assert pool.used == held > 0
     work.may_end.set()
     run_to_its_end(underway, "a", work)
@@ -175,7 +175,7 @@ def test_who_follows_another_gives_back_what_was_reserved() -> None:
     held = pool.used
     with underway.reserve() as room:
         assert pool.used == 2 * held
-        underway.run("a", work, name="publish-d", exact=True, room=room)
+        underway.run("a", work, dataset="d", exact=True, room=room)
     assert pool.used == held
     work.may_end.set()
 

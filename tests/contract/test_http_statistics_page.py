@@ -86,8 +86,10 @@ def test_two_splits_stand_side_by_side_by_their_drift(client: httpx.Client) -> N
         assert f"Drift</span> {drift[name]:.3f}" in part
     assert figures(parts["n"], "Max") == ["39", "1,019"]
     assert figures(parts["note"], "Missing") == ["8 (20.0 %)", "0"]
-    titles = re.findall(r"<rect class=\"mark\".*?<title>(.*?)</title>", parts["label"])
-    assert titles == ["0: train 75.0%, test 75.0%", "1: train 25.0%, test 25.0%"]
+    titles = re.findall(r"<rect class=\"mark\".*?<title>(.*?)</title>", parts["tags"])
+    assert titles[:2] == ["0: train 66.7%, test 66.7%", "1: train 33.3%, test 33.3%"]
+    assert re.findall(r"\d+\.\d %", parts["label"]) == ["75.0 %", "75.0 %", "25.0 %", "25.0 %"]
+    assert "histogram" not in parts["label"]
     assert 'class="other-line"' in parts["n"]
 
 

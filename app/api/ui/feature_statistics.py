@@ -24,6 +24,7 @@ _VALUE: Final = 80
 _HEX: Final = 12
 #: Values that are seen at once; the others are folded.
 _TOP: Final = 6
+_LISTED: Final = 4 * _TOP
 #: Numbers are listed if one of them is this share of all.
 _FREQUENT: Final = 0.01
 _NONE: Final = "\N{EN DASH}"
@@ -134,7 +135,7 @@ def describe_statistics(
         histograms=list(_histograms(feature, found, sides)),
         counts=list(_count_lines(found)),
         spread_title="Length in bytes" if is_text else "Values",
-        spread=list(_spread_lines(found, is_text=is_text)),
+        spread=[] if _is_named(feature, found) else list(_spread_lines(found, is_text=is_text)),
         images=list(_image_lines(found)),
         top=top[:_TOP],
         more=top[_TOP:],
@@ -278,17 +279,17 @@ def _sizes(sizes: Sequence[Any]) -> str:
 
 def _histograms(feature: Feature, found: Sequence[Found], sides: Sequence[str]) -> Iterator[Histogram]:
     is_text = feature.dtype.is_string
-    subject = "Lengths in bytes" if is_text else "Values"
-    drawn = histogram(
-        subject,
-        [None if side is None else side.get("distribution") for side in found],
-        [_listed_numbers(side) for side in found],
-        sides,
-        is_whole=is_text or not feature.dtype.is_float,
-        number=number_text,
-    )
-    if drawn is not None:
-        yield drawn
+    if not _is_named(feature, found):
+        drawn = histogram(
+            "Lengths in bytes" if is_text else "Values",
+            [None if side is None else side.get("distribution") for side in found],
+            [_listed_numbers(side) for side in found],
+            sides,
+            is_whole=is_text or not feature.dtype.is_float,
+            number=number_text,
+        )
+        if drawn is not None:
+            yield drawn
     drawn = histogram(
         "Number of values of a row",
         [None if side is None else side.get("num_values_distribution") for side in found],
@@ -299,6 +300,14 @@ def _histograms(feature: Feature, found: Sequence[Found], sides: Sequence[str]) 
     )
     if drawn is not None:
         yield drawn
+
+
+def _is_named(feature: Feature, found: Sequence[Found]) -> bool:
+    """Whether the values are names that happen to be numbers: their list says all that there is to say."""
+    if feature.dtype.name != "bool" and not feature.meaning.class_names:
+        return False
+    listed = [side["values"] for side in found if side is not None and "values" in side]
+    return all(values["exact"] and len(values["top"]) <= _LISTED for values in listed)
 
 
 def _listed_numbers(side: Found) -> Sequence[tuple[float, int]] | None:
@@ -346,7 +355,7 @@ def _top_values(feature: Feature, found: Sequence[Found], rows_link: RowsLink | 
     for counts in listed:
         for key, (value, _) in counts.items():
             seen.setdefault(key, value)
-    for key, value in list(seen.items())[: 4 * _TOP]:
+    for key, value in list(seen.items())[:_LISTED]:
         counted = [
             counts[key][1] if key in counts else _count_of_unlisted(side)
             for counts, side in zip(listed, found, strict=True)

@@ -19,6 +19,7 @@ from ...codecs.compression.inflate import Container, InflatedStream
 from ...codecs.compression.tfrecord import detect_compression
 from ...codecs.forms import RECORDS_CODECS, TENSOR_CODECS, FormName
 from ...codecs.options import CsvDialect, RecordsDecodeOptions, TensorDecodeOptions
+from ...codecs.records.lease import Lease
 from ...codecs.sniff import HEAD_BYTES, SUFFIXES, Sniffed, sniff
 from ...domain.compression import Compression
 from ...domain.schema import Schema
@@ -26,6 +27,7 @@ from ...errors import InputError
 from ...runtime.streams import CHUNK_BYTES, ByteStream, peek
 from ...services.convert.cells import statistics_cells, tensor_cells
 from ...services.convert.describe import Description, serialize_schema
+from ...services.convert.distribution import Detail
 from ...services.convert.inspect import Findings, NotMessages, RowsInspection, inspect_tensors
 from ...services.convert.records import open_records
 from ...services.convert.tensors import open_tensors
@@ -33,20 +35,25 @@ from ..body.multipart import boundary_of
 from ..execution.job import Answer, Job, Plan
 from ..operation import NegotiatingHeaders, Operation
 from .cells import IN_TABLE, Cell, show_rows, show_tensor
+from .feature_statistics import StatisticsView, describe_statistics
 from .features import FeatureLine, describe_features, shorten
 from .pictures import Painter
 from .rendering import page
 
 router = APIRouter(include_in_schema=False, route_class=Operation)
 
-#: What is shown: rows, features of these, features and tensors in the tables, lost ranges, and characters.
+#: What is shown: rows, features of these, features that are looked at closely, features and tensors in the
+#: tables, lost ranges, and characters.
 _ROWS: Final = 10
 _COLUMNS: Final = 40
+_CLOSELY: Final = 20
 _LINES: Final = 200
 _RANGES: Final = 20
 _NAME: Final = 120
 _CELL: Final = 240
 _MOST_SOURCE: Final = 64 * 1024
+#: Nobody waits for these statistics, and nobody keeps them: they are coarser than those of a version.
+_DETAIL: Final = Detail(counted=512, steps=20, bins=32)
 
 _LOADERS: Final[dict[str, Description]] = {
     "tf.data": "python", "PyTorch": "torch", "TFDS (features.json)": "features",
@@ -73,6 +80,7 @@ class FileView:
         refusal: why it cannot be told what it is, or why nothing of it can be read.
         coding: the Content-Encoding with which it is to be sent once more.
         columns, rows: the first features, and the first rows of these.
+        statistics, others: of the features that are looked at closely, and of those that are not.
         values: of each tensor.
         left_out: features or tensors that are not shown.
     """
@@ -84,7 +92,8 @@ class FileView:
     features: list[FeatureLine] = field(default_factory=list)
     columns: list[FeatureLine] = field(default_factory=list)
     rows: list[list[Cell]] = field(default_factory=list)
-    statistics: list[list[str]] = field(default_factory=list)
+    statistics: list[StatisticsView] = field(default_factory=list)
+    others: list[list[str]] = field(default_factory=list)
     tensors: list[list[str]] = field(default_factory=list)
     values: list[Cell] = field(default_factory=list)
     num_records: int | None = None
@@ -179,9 +188,14 @@ def _look(source: _FileOfForm, view: FileView, job: Job) -> None:
     view.columns = view.features[:_COLUMNS]
     view.left_out = max(0, len(schema.features) - _LINES)
     view.num_records = found.num_records
-    view.statistics = [
-        [shorten(cell, _CELL) for cell in line]
-        for line in islice(statistics_cells(schema, found.features), _LINES)
+    if found.num_records:
+        view.statistics = [
+            describe_statistics(place, [feature], [found.features[feature.name]])
+            for place, feature in enumerate(schema.features[:_CLOSELY])
+        ]
+    others = Schema(schema.features[_CLOSELY:_LINES], schema.message)
+    view.others = [
+        [shorten(cell, _CELL) for cell in line] for line in statistics_cells(others, found.features)
     ]
     compression = (detect_compression(head) if sniffed.form == "tfrecord" else None) or "none"
     view.loaders = list(_loaders(schema, source.name, sniffed, compression))
@@ -208,7 +222,10 @@ def _look_at_rows(stream: ByteStream, sniffed: Sniffed, view: FileView, job: Job
             IN_TABLE,
         )
         painter.paint()
-    inspection.finish()
+    with Lease(job.budget) as lease:
+        details = [_DETAIL] * min(_CLOSELY, len(inspection.records.schema))
+        lease.charge(sum(detail.num_bytes for detail in details), "Statistics")
+        inspection.finish(details)
     return inspection
 
 

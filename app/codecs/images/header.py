@@ -24,6 +24,8 @@ MAX_SCANS: Final = 64
 _JPEG: Final = b"\xff\xd8\xff"
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _GIF: Final = (b"GIF87a", b"GIF89a")
+#: The first byte of each format.
+FIRST_BYTES: Final = b"\xff\x89GRB"
 #: Markers of JPEG that have no length: TEM, and RST0 to RST7.
 _BARE: Final = frozenset({0x01, *range(0xD0, 0xD8)})
 #: Start of frame: baseline, extended, progressive, and the last two with arithmetic coding.

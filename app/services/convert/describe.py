@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import cycle
+from itertools import chain, cycle, repeat
 from typing import Final, Literal, Required
 
 import numpy as np
@@ -22,6 +22,7 @@ from ...domain.dtypes import DTypeName
 from ...domain.feature import Feature
 from ...domain.schema import Schema, SchemaJson
 from ...domain.tensor import num_elements
+from .distribution import Detail
 from .statistics import (
     FeatureStatistics,
     FeatureStatisticsJson,
@@ -99,20 +100,26 @@ def describe_records(records: Records, description: Description, *, find_lengths
 
 
 def survey_records(
-    records: Records, *, find_lengths: bool = False, wants_statistics: bool = True
+    records: Records,
+    *,
+    find_lengths: bool = False,
+    wants_statistics: bool = True,
+    details: Sequence[Detail] = (),
 ) -> tuple[Schema, RecordsDescriptionJson]:
     """Draw all rows: their schema, and what is said of them.
 
     Args:
         find_lengths: the schema is that of the first messages, which came without one: it is given the
             lengths that all rows turn out to have, as inference from all of them would.
+        details: how closely the first features are looked at.
 
     Raises:
         InputError: as the rows are drawn.
     """
     schema, num_records = records.schema, 0
     lengths = [_Lengths() for _ in schema] if find_lengths else []
-    statistics = [FeatureStatistics(feature) for feature in schema] if wants_statistics else []
+    looks = zip(schema, chain(details, repeat(None)), strict=False)
+    statistics = [FeatureStatistics(*each) for each in looks] if wants_statistics else []
     seen: list[_Lengths | FeatureStatistics] = [*lengths, *statistics]
     for batch in records.batches:
         num_records += batch.num_rows

@@ -6,10 +6,10 @@ Damage ends no inspection: it is a finding, beside what could be read before it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ...codecs.array import AnyTensor, Array
 from ...codecs.columns import Batch, Records
@@ -21,7 +21,8 @@ from ...domain.schema import Schema
 from ...errors import InputError
 from ...runtime.budget import Budget
 from .describe import describe_tensors, find_lengths_of, survey_records
-from .statistics import FeatureStatisticsJson
+from .distribution import Detail
+from .statistics import DetailedStatisticsJson
 
 #: Tensors whose values are kept for a look; larger ones are drawn to their ends piece by piece.
 _MOST_READ: Final = 64 * MIB
@@ -56,7 +57,7 @@ class Findings:
     sniffed: Sniffed | None = None
     schema: Schema | None = None
     num_records: int | None = None
-    features: Mapping[str, FeatureStatisticsJson] = field(default_factory=dict)
+    features: Mapping[str, DetailedStatisticsJson] = field(default_factory=dict)
     tensors: list[Any] = field(default_factory=list)
     losses: Losses = field(default_factory=Losses)
     fault: InputError | None = None
@@ -102,13 +103,18 @@ class RowsInspection:
         if self._find_lengths and self.first is not None:
             self.first_schema = find_lengths_of(self.first, self.records.schema)
 
-    def finish(self) -> None:
-        """Draw all rows: their number, statistics, lengths, and what is damaged."""
+    def finish(self, details: Sequence[Detail] = ()) -> None:
+        """Draw all rows: their number, statistics, lengths, and what is damaged.
+
+        Args:
+            details: how closely the first features are looked at.
+        """
         found = self.findings
         batches = chain([] if self.first is None else [self.first], self._until_fault())
         rows = replace(self.records, batches=batches)
-        found.schema, described = survey_records(rows, find_lengths=self._find_lengths)
-        found.num_records, found.features = described["num_records"], described["features"]
+        found.schema, described = survey_records(rows, find_lengths=self._find_lengths, details=details)
+        found.num_records = described["num_records"]
+        found.features = cast(dict[str, DetailedStatisticsJson], described["features"])
         found.is_whole = found.fault is None
 
     def _until_fault(self) -> Iterator[Batch]:

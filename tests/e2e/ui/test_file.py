@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Dialog, Page
+from playwright.sync_api import Dialog, Locator, Page
 
 from tests.e2e.ui.looking import Visit
 from tests.frames import frame
@@ -46,6 +46,32 @@ def test_rows_are_shown_and_converted(visit: Visit, tmp_path: Path) -> None:
     downloading.value.save_as(tmp_path / "rows.csv")
     assert (tmp_path / "rows.csv").read_text().splitlines() == ["id,name,score", "1,ann,0.5", "2,bob,1.5"]
     visit.look("file")
+
+
+def test_features_are_looked_at_closely(visit: Visit) -> None:
+    rows = [
+        {"price": float(row), "is_new": row < 300, "name": "ann" if row < 900 else "bob"}
+        for row in range(1000)
+    ]
+    page = drop(visit, "rows.ndjson", ndjson([{**row, **{f"f{n}": 1 for n in range(20)}} for row in rows]))
+
+    def panel(name: str) -> Locator:
+        return page.get_by_role("article").filter(has=page.get_by_role("heading", name=name, exact=True))
+
+    panel("price").get_by_role("img", name="Histogram: Values").wait_for()
+    assert "Median" in panel("price").inner_text()
+    # Of two values with names, no quantiles: how often each is there.
+    assert "Median" not in panel("is_new").inner_text()
+    assert [line.inner_text().split() for line in panel("is_new").locator("table.top tbody tr").all()] == [
+        ["false", "70.0", "%", "700"],
+        ["true", "30.0", "%", "300"],
+    ]
+    assert "90.0 %" in panel("name").inner_text()
+    # Behind the twentieth they are lines of a table.
+    assert page.get_by_role("article").count() == 20
+    others = page.get_by_role("region", name="Statistics of the other features")
+    assert [row.inner_text() for row in others.locator("tbody th").all()] == ["f17", "f18", "f19"]
+    visit.look("file-statistics")
 
 
 def test_the_page_without_a_file_has_no_faults_in_any_look(visit: Visit) -> None:
@@ -111,6 +137,8 @@ def test_a_file_is_looked_at_without_javascript(visit: Visit) -> None:
         quiet.close()
 
 
+#: Elements that no page of a file has of its own, whose charts are `svg`.
+FOREIGN = "script, img, svg:not(.chart, .share), iframe, object, a[href^='javascript']"
 SCRIPT = "<script>alert(1)</script>"
 IMAGE = "<img src=x onerror=alert(1)>"
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>'
@@ -173,7 +201,7 @@ def test_a_hostile_file_is_shown_harmlessly(visit: Visit, case: str) -> None:
     page = drop(visit, name, data)
     assert dialogs == []
     findings = page.locator("#findings")
-    assert findings.locator("script, img, svg, iframe, object, a[href^='javascript']").count() == 0
+    assert findings.locator(FOREIGN).count() == 0
     assert page.evaluate(
         "[...document.querySelectorAll('#findings *')].every(e => "
         "[...e.attributes].every(a => !a.name.startsWith('on') && a.name !== 'autofocus'))"

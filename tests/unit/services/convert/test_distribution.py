@@ -175,10 +175,10 @@ def png(height: int, width: int) -> bytes:
 
 
 def test_images_have_formats_and_sizes() -> None:
-    found = parts_of({"dtype": "bytes"}, [[png(3, 5)] * 2, [png(7, 4), b"no image"]])
+    found = parts_of({"dtype": "bytes"}, [[png(3, 5)] * 2, [png(7, 4), b"no image", b"GIF is a word", b""]])
     assert found["images"] == {
-        "num_looked_at": 4,
-        "num_other": 1,
+        "num_looked_at": 6,
+        "num_other": 3,
         "formats": {"png": 3},
         "min_width": 4,
         "max_width": 5,

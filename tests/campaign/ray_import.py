@@ -82,15 +82,23 @@ class Cluster:
         self._second = self._join()
         return len(pids)
 
-    def kill_worker(self) -> bool:
-        """Kill a process that does tasks; whether there was one."""
+    def tasks(self) -> list[int]:
+        """The processes that are at a task. All others of the cluster are Ray's own, or have none."""
+        found = []
         for node in (self._second, self._nodes.head_node):
             [raylet] = node.all_processes["raylet"]
             for pid in _children(raylet.process.pid):
                 with contextlib.suppress(OSError):
                     if b"ray::do_anywhere" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                        os.kill(pid, signal.SIGKILL)
-                        return True
+                        found.append(pid)
+        return found
+
+    def kill_worker(self) -> bool:
+        """Kill a process that does tasks; whether there was one."""
+        for pid in self.tasks():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                return True
         return False
 
     def close(self) -> None:
@@ -99,7 +107,10 @@ class Cluster:
 
 def _children(pid: int) -> Iterator[int]:
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in path.read_text().split():
+        children: list[str] = []
+        with contextlib.suppress(OSError):  # its thread has ended
+            children = path.read_text().split()
+        for child in children:
             yield int(child)
             yield from _children(int(child))
 

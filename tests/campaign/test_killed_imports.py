@@ -6,9 +6,10 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,24 +85,25 @@ class Chaos:
         self.store = store
         self.rng = rng
         self.start = start
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[Callable[[], bool]] = Counter()
         self.running = [(number, start(number)) for number in range(commands)]
-        self.stopped: list[Any] = []
+        self.stopped: list[int] = []
 
-    def run(self, events: Mapping[str, Callable[[], bool]], count: int) -> None:
-        """Have so many events happen while the first half of the ranges is done, then let all end."""
-        names = self.rng.choices(list(events), k=count)
-        for name, num_done in zip(
-            names, sorted(self.rng.sample(range(1, RANGES // 2), k=count)), strict=True
-        ):
+    def run(self, events: Mapping[Callable[[], bool], int]) -> None:
+        """Have each event happen so often while the first half of the ranges is done, then let all end."""
+        mixed = [event for event, count in events.items() for _ in range(count)]
+        self.rng.shuffle(mixed)
+        moments = sorted(self.rng.sample(range(1, RANGES // 2), k=len(mixed)))
+        for event, num_done in zip(mixed, moments, strict=True):
             wait_for(lambda num_done=num_done: self.store.num_done >= num_done or not self._alive())  # type: ignore[misc]
-            self.counts[name] += events[name]()
+            self.counts[event] += event()
         self.go_on()
         for number, process in self.running:
             with process:
                 output, errors = process.communicate(timeout=PATIENCE_S)
             assert process.returncode == 0, f"{number}: {errors[-3000:]}"
             assert json.loads(output)["state"] in ("running", "publishing", "done")
+        assert set(+self.counts) == set(events)
 
     def kill(self) -> bool:
         """Kill a command, and start it again."""
@@ -118,11 +120,25 @@ class Chaos:
 
     def stop(self) -> bool:
         """Stop a command; those that were stopped before go on."""
+        return self.send(signal.SIGSTOP, lambda: [process.pid for _, process in self._alive()])
+
+    def send(self, number: signal.Signals, find: Callable[[], list[int]]) -> bool:
+        """Kill or stop one of some processes, as soon as there is one; what was stopped before goes on."""
         self.go_on()
-        for _, process in self.rng.sample(self._alive(), k=min(1, len(self._alive()))):
-            process.send_signal(signal.SIGSTOP)
-            self.stopped.append(process)
-        return bool(self.stopped)
+        wait_for(lambda: self._send(number, find()) or not self._alive())
+        return bool(self._alive())
+
+    def _send(self, number: signal.Signals, pids: list[int]) -> bool:
+        if not pids:
+            return False
+        pid = self.rng.choice(pids)
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return False
+        if number == signal.SIGSTOP:
+            self.stopped.append(pid)
+        return True
 
     def start_twice(self) -> bool:
         number = self.rng.choice(self.running)[0]
@@ -131,7 +147,8 @@ class Chaos:
 
     def go_on(self) -> None:
         while self.stopped:
-            self.stopped.pop().send_signal(signal.SIGCONT)
+            with suppress(ProcessLookupError):  # it was killed
+                os.kill(self.stopped.pop(), signal.SIGCONT)
 
     def close(self) -> None:
         """End what an assertion has left."""
@@ -149,6 +166,28 @@ def test_every_nth_range(seed: int, source: Path, wanted: dict[str, Any], tmp_pa
         store, random.Random(seed), lambda index: store.start("--index", str(index), "--of", str(of)), of
     )
     with closing(chaos):
-        chaos.run({"kill": chaos.kill, "stop": chaos.stop, "start twice": chaos.start_twice}, 10)
-    assert set(+chaos.counts) == {"kill", "stop", "start twice"}
+        chaos.run({chaos.kill: 4, chaos.stop: 3, chaos.start_twice: 3})
+    assert store.manifest == wanted
+
+
+def test_tasks_of_a_ray_cluster(source: Path, wanted: dict[str, Any], tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    from tests.campaign.ray_import import Cluster
+
+    store = Store(tmp_path, source)
+    with (
+        tempfile.TemporaryDirectory(prefix="ray") as short,  # a path of a socket has 107 bytes at most
+        closing(Cluster(Path(short))) as cluster,
+    ):
+        address = {"SHARDSMITH_RAY_ADDRESS": cluster.address}
+        chaos = Chaos(store, random.Random(0), lambda _: store.start("--engine", "ray", **address), 1)
+
+        def kill_task() -> bool:
+            return chaos.send(signal.SIGKILL, cluster.tasks)
+
+        def stop_task() -> bool:
+            return chaos.send(signal.SIGSTOP, cluster.tasks)
+
+        with closing(chaos):
+            chaos.run({kill_task: 7, stop_task: 2, chaos.kill: 1, chaos.start_twice: 1})
     assert store.manifest == wanted

@@ -31,6 +31,9 @@ __all__ = ["Cluster", "Report", "run"]
 
 DATASET = "d"
 
+# Read as Ray is imported. By default a node of a busy machine is given up after half a minute.
+os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")
+
 
 @dataclass(frozen=True)
 class Report:

@@ -171,8 +171,9 @@ def test_every_nth_range(seed: int, source: Path, wanted: dict[str, Any], tmp_pa
 
 
 def test_tasks_of_a_ray_cluster(source: Path, wanted: dict[str, Any], tmp_path: Path) -> None:
-    pytest.importorskip("ray")
     from tests.campaign.ray_import import Cluster
+
+    pytest.importorskip("ray")
 
     store = Store(tmp_path, source)
     with (

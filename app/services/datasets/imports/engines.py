@@ -98,7 +98,7 @@ class LocalEngine:
     """Does tasks in some processes of this machine.
 
     Args:
-        open_imports: called in each.
+        open_imports: called once in each.
         processes: how many.
     """
 
@@ -111,10 +111,10 @@ class LocalEngine:
         if self._pool is None:
             # Threads of this process hold locks, which a fork would copy.
             context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self.width, context, initializer=_begin, initargs=(self._open,))
+            self._pool = ProcessPoolExecutor(self.width, context, initializer=_end_with_parent)
         ended = False
         try:
-            yield from _drain(self._pool, iter(tasks), _QUEUED * self.width)
+            yield from self._drain(self._pool, iter(tasks))
             ended = True
         except BrokenProcessPool as error:
             raise EngineDied("A process of the import was killed.") from error
@@ -127,40 +127,28 @@ class LocalEngine:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
 
-
-def _drain(pool: ProcessPoolExecutor, tasks: Iterator[AnyTask], most: int) -> Iterator[AnyOutcome]:
-    under_way: set[Future[AnyOutcome]] = set()
-    while True:
-        while len(under_way) < most and (task := next(tasks, None)) is not None:
-            under_way.add(pool.submit(_do_here, task))
-        if not under_way:
-            return
-        done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-        for future in done:
-            yield future.result()
-
-
-_imports: Imports | None = None
+    def _drain(self, pool: ProcessPoolExecutor, tasks: Iterator[AnyTask]) -> Iterator[AnyOutcome]:
+        under_way: set[Future[AnyOutcome]] = set()
+        while True:
+            while len(under_way) < _QUEUED * self.width and (task := next(tasks, None)) is not None:
+                under_way.add(pool.submit(do_anywhere, self._open, task))
+            if not under_way:
+                return
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield future.result()
 
 
-def _begin(open_imports: OpenImports) -> None:
-    """In a process of the pool: open the stores, and end with the process that has started it."""
-    global _imports
+def _end_with_parent() -> None:
+    """End this process with the one that has started it."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    _imports = open_imports()
 
 
 def _end_with(parent: Any) -> None:
     parent.join()
     os._exit(1)
-
-
-def _do_here(task: AnyTask) -> AnyOutcome:
-    if _imports is None:
-        raise RuntimeError("the process has not begun")
-    return do(_imports, task)
 
 
 class RayEngine:

@@ -200,15 +200,9 @@ class Imports:
                 Dealer(division, schema)
 
         for part in ranges[:_LOOKED_AT]:
-            groups = None if part.row_groups is None else range(*part.row_groups)
-            append = request.append(
-                dataset, form, name=part.source.name, key="schema", sequence=0, row_groups=groups
-            )
-            with self._workspace(source) as (counted, workspace):
-                body = open_range(
-                    counted, part, workspace, self._datasets.pool, is_tfrecord=form == "tfrecord"
-                )
-                if self._datasets.settle_schema(append, AppendBody(body, str, workspace), check):
+            append = request.append(dataset, form, part, key="schema", sequence=0)
+            with self._body(source, form, part) as body:
+                if self._datasets.settle_schema(append, body, check):
                     return
         raise UnprocessableInput(
             f"The first objects of {request.shown_source!r} have no rows, from which the features would be "
@@ -226,6 +220,13 @@ class Imports:
                 yield counted, workspace
         finally:
             share.end()
+
+    @contextmanager
+    def _body(self, source: Source, form: FormName, part: Range) -> Iterator[AppendBody]:
+        """The body of the append of a range."""
+        with self._workspace(source) as (counted, workspace):
+            body = open_range(counted, part, workspace, self._datasets.pool, is_tfrecord=form == "tfrecord")
+            yield AppendBody(body, lambda: sha256(dump_json(part.to_json())).hexdigest(), workspace)
 
     def _open(self, dataset: Dataset, import_id: str) -> tuple[ImportPlan, Sequence[Range]]:
         """The plan, and its ranges."""
@@ -343,16 +344,9 @@ class Imports:
         return None
 
     def _append(self, dataset: str, plan: ImportPlan, index: int, key: str, part: Range) -> AppendResult:
-        request, form = plan.request, plan.form
-        groups = None if part.row_groups is None else range(*part.row_groups)
-        append = request.append(
-            dataset, form, name=part.source.name, key=key, sequence=index + 1, row_groups=groups
-        )
-        digest = sha256(dump_json(part.to_json())).hexdigest()
-        with self._workspace(open_source(request.source)) as (counted, workspace):
-            body = open_range(counted, part, workspace, self._datasets.pool, is_tfrecord=form == "tfrecord")
-            appended = self._datasets.append(append, AppendBody(body, lambda: digest, workspace))
-            return appended.result().stored
+        append = plan.request.append(dataset, plan.form, part, key=key, sequence=index + 1)
+        with self._body(open_source(plan.request.source), plan.form, part) as body:
+            return self._datasets.append(append, body).result().stored
 
     def _note_done(
         self, book: NoteBook, index: int, part: Range, num_records: int, num_bytes: int

@@ -17,6 +17,7 @@ from ....errors import MalformedInput
 from ....storage.web import is_web_url
 from ..append.request import AppendRequest
 from ..objects.publish_options import PublishOptions
+from .ranges import Range
 
 OnFailure = Literal["stop", "skip"]
 
@@ -116,10 +117,8 @@ class ImportRequest:
         """Between the fields of the object `name`, if it is a CSV."""
         return self.delimiter or ("\t" if ".tsv" in name.rsplit("/", 1)[-1].lower() else ",")
 
-    def append(
-        self, dataset: str, form: FormName, *, name: str, key: str, sequence: int, row_groups: range | None
-    ) -> AppendRequest:
-        """The append of one range of the object `name`."""
+    def append(self, dataset: str, form: FormName, part: Range, *, key: str, sequence: int) -> AppendRequest:
+        """The append of one range."""
         return AppendRequest(
             dataset=dataset,
             split=self.split,
@@ -129,8 +128,8 @@ class ImportRequest:
                 message=self.message,
                 nonfinite=self.nonfinite,
                 undeclared=self.undeclared,
-                csv=CsvDialect(self.delimiter_of(name)),
-                row_groups=row_groups,
+                csv=CsvDialect(self.delimiter_of(part.source.name)),
+                row_groups=None if part.row_groups is None else range(*part.row_groups),
             ),
             encode=RecordsEncodeOptions(lossy=self.lossy == "allow", exact=self.lossy == "error"),
             key=key,

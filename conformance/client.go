@@ -78,5 +78,10 @@ func main() {
 	if !ok || problem.Status != 422 || problem.GetFeature() != "label" {
 		log.Fatalf("not told what was wrong: %s", refused.Body())
 	}
-	fmt.Printf("%d rows of %s %s, then %s\n", len(read), dataset, version.Version, problem.Code)
+	later := bytes.Replace(refused.Body(), []byte("inexact_integer"), []byte("of_a_later_release"), 1)
+	var unknown shardsmith.Problem
+	if err := json.Unmarshal(later, &unknown); err != nil || *unknown.Code.String != "of_a_later_release" {
+		log.Fatalf("a code of a later release is not read: %v", err)
+	}
+	fmt.Printf("%d rows of %s %s, then %s\n", len(read), dataset, version.Version, *problem.Code.ErrorCode)
 }

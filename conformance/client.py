@@ -7,7 +7,7 @@ from shardsmith_client import AuthenticatedClient
 from shardsmith_client.api.datasets import append_records, publish_version
 from shardsmith_client.api.tensors import serialize_tensors
 from shardsmith_client.api.versions import read_records
-from shardsmith_client.models import Append, Problem, ReadRecordsTo, RowsBody, TensorsBody, Version
+from shardsmith_client.models import Append, ErrorCode, Problem, ReadRecordsTo, RowsBody, TensorsBody, Version
 from shardsmith_client.types import File
 
 
@@ -39,6 +39,8 @@ def main(url: str, dataset: str, tensor: str, text: str) -> None:
     problem = append_records.sync(dataset, client=client, body=wrong)
     assert isinstance(problem, Problem)
     assert (problem.status, problem.feature) == (422, "label")
+    later = Problem.from_dict({**problem.to_dict(), "code": "of_a_later_release"})
+    assert (problem.code, later.code) == (ErrorCode.INEXACT_INTEGER, "of_a_later_release")
     print(f"{len(read)} rows of {dataset} {version.version}, then {problem.code}")
 
 

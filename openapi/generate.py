@@ -35,7 +35,20 @@ def build() -> str:
         for method, operation in methods.items():
             if method != "head":  # as GET, without content
                 _add_example(operation)
+    _name_codes(document["components"]["schemas"])
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
+
+
+def _name_codes(schemas: dict[str, Any]) -> None:
+    """List the codes of problems. A later release may have others, which a client must not stumble over."""
+    schemas["ErrorCode"] = {
+        "description": "Of an error, as docs/reference/errors.md explains it.",
+        "type": "string",
+        "enum": sorted(error_index.read_statuses()),
+    }
+    schemas["Problem"]["properties"]["code"] = {
+        "anyOf": [{"$ref": "#/components/schemas/ErrorCode"}, {"type": "string"}]
+    }
 
 
 def _add_example(operation: dict[str, Any]) -> None:

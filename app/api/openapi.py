@@ -446,6 +446,7 @@ def build_openapi(app: FastAPI) -> dict[str, Any]:
         routes=app.routes,
         servers=_SERVERS,
         tags=[{"name": name, "description": description} for name, description in _TAGS.items()],
+        contact={"name": "Shardsmith"},
         license_info={"name": "Apache 2.0", "identifier": "Apache-2.0"},
     )
     components = document.setdefault("components", {})

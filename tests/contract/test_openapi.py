@@ -15,7 +15,7 @@ from app.domain.dtypes import DTYPES, DTypeName
 from app.errors import ProblemMembers
 from app.main import create_app_with
 from app.settings import Settings
-from openapi import forms, generate
+from openapi import error_index, forms, generate
 from openapi.recorded import EXAMPLES, describe, fresh_service, load, play
 from tests.contract.declared import DOCUMENT, require_declared
 from tests.contract.declared import operations as document_operations
@@ -164,10 +164,21 @@ def test_a_problem_has_every_member_that_errors_carry() -> None:
     assert set(declared["required"]) == {"type", "title", "status", "code", "detail", "error"}
 
 
+def test_the_codes_of_problems_are_listed_and_others_may_come() -> None:
+    declared = DOCUMENT["components"]["schemas"]
+    listed = re.findall(r"^\| `(\w+)` \|", error_index.PAGE.read_text("utf-8"), re.MULTILINE)
+    assert declared["ErrorCode"]["enum"] == sorted(listed)
+    assert len(listed) > 100
+    code = declared["Problem"]["properties"]["code"]
+    assert code["anyOf"] == [{"$ref": "#/components/schemas/ErrorCode"}, {"type": "string"}]
+
+
 def test_what_is_served_is_what_is_written_down() -> None:
     with fresh_service() as client:
         served = client.get("/openapi.json").json()
     written = deepcopy(DOCUMENT)
+    del written["components"]["schemas"]["ErrorCode"]  # the source is not where the service is
+    written["components"]["schemas"]["Problem"]["properties"]["code"] = {"type": "string"}
     for methods in written["paths"].values():
         for operation in methods.values():
             without_examples(operation)

@@ -107,6 +107,8 @@ def import_command(source: str, **given: Any) -> None:
         raise click.UsageError("--index counts from 0 and is less than --of; give both, or neither.")
     if given["wait"] and of is None:
         raise click.UsageError("--wait is for one process of several. Give --index and --of with it.")
+    if given["engine"] == "ray" and (of is not None or given["processes"] is not None):
+        raise click.UsageError("Ray deals out the ranges itself. Leave out --index, --of and --processes.")
     local = _open(given)
     request = _request(source, given, local.settings.limits)
     import_id, _ = local.imports.begin(given["dataset"], request, given["key"] or _key_of(request))

@@ -19,12 +19,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.campaign.parquet_rows import ROW_BYTES, read_shards, write_source
+from tests.processes import descendants
 from tests.waiting import wait_for
 
 __all__ = ["Cluster", "Report", "run"]
@@ -77,7 +78,7 @@ class Cluster:
     def kill_node(self) -> int:
         """Kill the second node, and have another one join; how many processes died."""
         [raylet] = self._second.all_processes["raylet"]
-        pids = [raylet.process.pid, *_children(raylet.process.pid)]
+        pids = [raylet.process.pid, *descendants(raylet.process.pid)]
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -90,7 +91,7 @@ class Cluster:
         found = []
         for node in (self._second, self._nodes.head_node):
             [raylet] = node.all_processes["raylet"]
-            for pid in _children(raylet.process.pid):
+            for pid in descendants(raylet.process.pid):
                 with contextlib.suppress(OSError):
                     if b"ray::do_anywhere" in Path(f"/proc/{pid}/cmdline").read_bytes():
                         found.append(pid)
@@ -106,16 +107,6 @@ class Cluster:
 
     def close(self) -> None:
         self._nodes.shutdown()
-
-
-def _children(pid: int) -> Iterator[int]:
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        children: list[str] = []
-        with contextlib.suppress(OSError):  # its thread has ended
-            children = path.read_text().split()
-        for child in children:
-            yield int(child)
-            yield from _children(int(child))
 
 
 class Import:

@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from app.cli.commands import main
+from tests.processes import descendants
 from tests.waiting import wait_for
 
 #: Ranges of some 2 KB.
@@ -72,13 +72,6 @@ def test_processes_and_every_nth_range_make_the_same_shards(source: Path) -> Non
     assert shards(source, "data") == shards(source, "parts")
 
 
-def _children(pid: int) -> Iterator[int]:
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in path.read_text().split():
-            yield int(child)
-            yield from _children(int(child))
-
-
 @pytest.mark.campaign
 def test_a_driver_that_is_killed_is_started_again(source: Path) -> None:
     """With `kill -9`, twice: its processes end by themselves, and every row is there once in the end."""
@@ -93,7 +86,7 @@ def test_a_driver_that_is_killed_is_started_again(source: Path) -> None:
             command(source, "--processes", "2"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as driver:
             wait_for(lambda before=before: num_done() > before + 2, within_s=120)  # type: ignore[misc]
-            children = list(_children(driver.pid))
+            children = list(descendants(driver.pid))
             driver.send_signal(signal.SIGKILL)
         assert children
         wait_for(lambda children=children: not any(map(_runs, children)), within_s=60)  # type: ignore[misc]
@@ -130,10 +123,12 @@ def test_a_source_that_is_not_there_is_not_found(source: Path) -> None:
     ("arguments", "status", "said"),
     [
         (("--index", "2", "--of", "2"), 2, "--index counts from 0"),
+        (("--engine", "ray", "--index", "0", "--of", "2"), 2, "Ray deals out the ranges itself"),
+        (("--engine", "ray", "--processes", "2"), 2, "Ray deals out the ranges itself"),
         (("--from", "xml"), 3, "is no format of rows"),
         (("--split", "all"), 3, "[reserved_split_name]"),
     ],
-    ids=["index", "format", "split"],
+    ids=["index", "index of Ray", "processes of Ray", "format", "split"],
 )
 def test_what_cannot_be_done_is_one_line(
     source: Path, arguments: tuple[str, ...], status: int, said: str

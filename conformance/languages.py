@@ -83,5 +83,11 @@ LANGUAGES: Final = (
         ("php", EXAMPLES / "php" / "shardsmith.php"),
         check=("php", "-r", "exit(extension_loaded('curl') ? 0 : 1);"),
     ),
+    Language(
+        "r",
+        ("Rscript",),
+        ("Rscript", EXAMPLES / "r" / "shardsmith.R"),
+        check=("Rscript", "-e", "library(curl); library(jsonlite); library(openssl)"),
+    ),
     Language("ruby", ("ruby",), ("ruby", EXAMPLES / "ruby" / "shardsmith.rb")),
 )

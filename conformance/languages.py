@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Final
 
 HERE: Final = Path(__file__).parent
+DOCUMENT: Final = HERE.parent / "openapi" / "openapi.yaml"
 EXAMPLES: Final = HERE.parent / "examples"
 BUILD: Final = HERE / "build" / "examples"
+#: What npm installs for this folder.
+MODULES: Final = HERE / "node_modules"
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,13 @@ _CPP_HEADERS: Final = (
     "-include",
     "nlohmann/json.hpp",
 )
+#: Types of the document, then the client as strictly as can be.
+_TYPESCRIPT: Final = """
+mkdir -p "$4" && cd "$4" && cp "$2/shardsmith.mts" .
+"$1/openapi-typescript" "$3" -o schema.d.ts
+"$1/tsc" --strict --noUncheckedIndexedAccess --noUnusedLocals --target es2022 --module nodenext shardsmith.mts
+"""
+_TSC: Final = MODULES / ".bin" / "tsc"
 
 LANGUAGES: Final = (
     Language("shell", ("sh", "curl"), ("sh", EXAMPLES / "shell" / "shardsmith.sh")),
@@ -90,4 +100,10 @@ LANGUAGES: Final = (
         check=("Rscript", "-e", "library(curl); library(jsonlite); library(openssl)"),
     ),
     Language("ruby", ("ruby",), ("ruby", EXAMPLES / "ruby" / "shardsmith.rb")),
+    Language(
+        "typescript",
+        ("node", str(_TSC)),
+        ("node", BUILD / "typescript" / "shardsmith.mjs"),
+        ("sh", "-euc", _TYPESCRIPT, "sh", _TSC.parent, EXAMPLES / "typescript", DOCUMENT, BUILD / "typescript"),
+    ),
 )

@@ -17,10 +17,10 @@ from typing import Final
 from tests.e2e.service import start
 
 from .examples import run_examples, run_large
+from .languages import DOCUMENT
 
 HERE: Final = Path(__file__).parent
 BUILD: Final = HERE / "build"
-DOCUMENT: Final = HERE.parent / "openapi" / "openapi.yaml"
 #: What `tf.io.serialize_tensor(tf.constant([1.5, 2.5]))` gives.
 TENSOR: Final = "080112041202080222080000c03f00002040"
 ROWS: Final = '[{"label": 1, "x": [1.5, 2.25]}, {"label": 2, "x": [0.5, 4.75]}]'

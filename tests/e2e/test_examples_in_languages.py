@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from conformance.languages import EXAMPLES, LANGUAGES, Language
+from conformance.languages import EXAMPLES, LANGUAGES, MODULES, Language
 from tests.e2e.documentation import Page, matches, run_commands
 from tests.e2e.service import Service, ready
 
@@ -32,6 +32,7 @@ def test_every_command_gives_the_output_printed_below_it(
         pytest.skip(f"{', '.join(language.tools)}: not all installed here; .ci/run installs them")
     folder = tmp_path / language.name
     shutil.copytree(EXAMPLES / language.name, folder)
+    (folder / "node_modules").symlink_to(MODULES)  # what a page has npm install
     page = Page(EXAMPLES / language.name / "README.md")
     outputs = run_commands(page, service, folder, SHARDSMITH_CLIENT_URL=service.url)
     assert len(outputs) >= 7

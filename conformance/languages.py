@@ -57,7 +57,7 @@ _CPP_HEADERS: Final = (
 )
 #: Types of the document, then the client as strictly as can be.
 _TYPESCRIPT: Final = """
-mkdir -p "$4" && cd "$4" && cp "$2/shardsmith.mts" .
+mkdir -p "$4/typescript" && cd "$4/typescript" && cp "$2/typescript/shardsmith.mts" .
 "$1/openapi-typescript" "$3" -o schema.d.ts
 "$1/tsc" --strict --noUncheckedIndexedAccess --noUnusedLocals --target es2022 --module nodenext shardsmith.mts
 """
@@ -104,6 +104,6 @@ LANGUAGES: Final = (
         "typescript",
         ("node", str(_TSC)),
         ("node", BUILD / "typescript" / "shardsmith.mjs"),
-        ("sh", "-euc", _TYPESCRIPT, "sh", _TSC.parent, EXAMPLES / "typescript", DOCUMENT, BUILD / "typescript"),
+        ("sh", "-euc", _TYPESCRIPT, "sh", _TSC.parent, EXAMPLES, DOCUMENT, BUILD),
     ),
 )

@@ -23,7 +23,7 @@ from ...domain.feature import Feature
 from ...domain.tensor import num_elements
 from ...domain.wording import looks_like_text, printable, size_text
 from .features import shape_text
-from .pictures import Box, Painter, Picture
+from .pictures import Box, Painter, Picture, finite_range, real_pieces
 
 #: absent: the row has no such value; number, text, bytes: one value; list: several, as text; wave: a signal;
 #: picture: images or a heat map.
@@ -204,37 +204,38 @@ def _listed(feature: Feature, numbers: NDArray[Any], extent: Extent) -> str:
 
 
 def _range(numbers: NDArray[Any]) -> str:
-    values = _real(numbers)
-    finite = values[np.isfinite(values)]
-    if not finite.size:
-        return "nothing finite"
-    odd = "" if finite.size == values.size else f", {values.size - finite.size:,} not finite"
-    return f"{finite.min():.6g} to {finite.max():.6g}{odd}"
-
-
-def _real(numbers: NDArray[Any]) -> NDArray[np.float64]:
-    """As float64; of complex numbers, how large they are."""
-    with np.errstate(all="ignore"):
-        return (np.abs(numbers) if numbers.dtype.kind == "c" else numbers).astype(np.float64)
+    low, high, count = finite_range(numbers)
+    odd = f", {numbers.size - count:,} not finite" if count < numbers.size else ""
+    return f"{low:.6g} to {high:.6g}{odd}" if count else "nothing finite"
 
 
 def _points(numbers: NDArray[Any]) -> str:
     """A line through the numbers; of many, through the lowest and highest of each step."""
-    values = _real(numbers)
-    finite = values[np.isfinite(values)]
-    if not finite.size:
+    low, high, count = finite_range(numbers)
+    if not count:
         return ""
-    low, high = float(finite.min()), float(finite.max())
-    values = np.nan_to_num(values, nan=low, posinf=high, neginf=low)
-    if values.size > _WAVE_POINTS:
-        edges = np.linspace(0, values.size, _WAVE_WIDTH + 1)[:-1].astype(np.int64)
-        ends = np.stack([np.minimum.reduceat(values, edges), np.maximum.reduceat(values, edges)], axis=-1)
-        falls = values[edges] > values[np.append(edges[1:], values.size) - 1]
-        ends[falls] = ends[falls, ::-1]
-        values = ends.reshape(-1)
+
+    def heights(some: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
+        for piece in real_pieces(some):
+            yield np.nan_to_num(piece, nan=low, posinf=high, neginf=low)
+
+    if numbers.size > _WAVE_POINTS:
+        edges = np.linspace(0, numbers.size, _WAVE_WIDTH + 1).astype(np.int64).tolist()
+        values = np.array([_ends(heights(numbers[a:b])) for a, b in pairwise(edges)]).reshape(-1)
+    else:
+        [values] = heights(numbers)
     x = np.linspace(0, _WAVE_WIDTH, values.size)
     y = _WAVE_HEIGHT - 1 - (values - low) / ((high - low) or 1.0) * (_WAVE_HEIGHT - 2)
     return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
+
+
+def _ends(pieces: Iterator[NDArray[np.float64]]) -> tuple[float, float]:
+    """The lowest and the highest of a step, in the order in which a line goes through them."""
+    low, high, edges = math.inf, -math.inf, list[float]()
+    for piece in pieces:
+        low, high = min(low, float(piece.min())), max(high, float(piece.max()))
+        edges += [float(piece[0]), float(piece[-1])]
+    return (high, low) if edges[0] > edges[-1] else (low, high)
 
 
 def _matrix(numbers: NDArray[Any], shape: tuple[int, ...], painter: Painter) -> Picture:
@@ -243,12 +244,10 @@ def _matrix(numbers: NDArray[Any], shape: tuple[int, ...], painter: Painter) -> 
     while values.ndim > 3 or (values.ndim == 3 and not _is_image(values)):
         values = values[0]
     if values.ndim == 2:
-        return painter.heat_map(_real(values))
+        return painter.heat_map(values)
     if values.shape[2] == 1 and values.dtype != np.uint8:
-        return painter.heat_map(_real(values[:, :, 0]))
-    if values.dtype == np.uint8:
-        return painter.pixels(values)
-    return painter.pixels((np.clip(np.nan_to_num(_real(values)), 0, 1) * 255).round().astype(np.uint8))
+        return painter.heat_map(values[:, :, 0])
+    return painter.pixels(values)
 
 
 def _is_image(values: NDArray[Any]) -> bool:
@@ -257,8 +256,8 @@ def _is_image(values: NDArray[Any]) -> bool:
         return False
     if values.dtype == np.uint8 or channels == 1:
         return True
-    real = _real(values)
-    return values.dtype.kind not in "iu" and bool((real >= 0).all() and (real <= 1).all())
+    low, high, count = finite_range(values)
+    return values.dtype.kind not in "iu" and count == values.size and low >= 0 and high <= 1
 
 
 def _sparse(feature: Feature, column: Column, numbers: NDArray[Any], extent: Extent) -> Cell:

@@ -6,6 +6,7 @@ They stand in the page as `data:` URLs, so that they need no request, and no coo
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from ...codecs.images.decode import UINT8, UINT16, decoding_bytes, prepare_image
 from ...codecs.images.encode import encoding_bytes, jpeg_pixels, png_pixels
 from ...codecs.images.header import read_header
-from ...codecs.images.shrink import shrink
+from ...codecs.images.shrink import shrink, thin
 from ...domain.limits import MIB
 from ...errors import InputError, Overloaded
 from ...runtime.budget import Budget
@@ -29,6 +30,8 @@ from .features import shape_text
 _DECODING_BYTES: Final = 64 * MIB
 _MOST_PIXELS: Final = 96_000_000
 _QUALITY: Final = 82
+#: Numbers that are looked at together.
+_PIECE: Final = 1 << 16
 #: So many times a small picture is enlarged at most.
 _ENLARGED: Final = 12
 #: How images begin; what begins so and cannot be read is a damaged one. BMP begins as words do.
@@ -36,6 +39,30 @@ _SIGNATURES: Final = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8")
 _BMP: Final = b"BM"
 #: Viridis, the colour map of matplotlib that is the same for eyes that do not tell red from green.
 _VIRIDIS: Final = ("440154", "472d7b", "3b528b", "2c728e", "21918c", "28ae80", "5ec962", "addc30", "fde725")
+
+
+def real(numbers: NDArray[Any]) -> NDArray[np.float64]:
+    """As float64, so only for few of them; of complex numbers, how large they are."""
+    with np.errstate(all="ignore"):
+        return (np.abs(numbers) if numbers.dtype.kind == "c" else numbers).astype(np.float64)
+
+
+def real_pieces(numbers: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
+    """As `real`, of however many: as float64 all of them could take 8 times their memory."""
+    flat = numbers.reshape(-1)
+    for begin in range(0, flat.size, _PIECE):
+        yield real(flat[begin : begin + _PIECE])
+
+
+def finite_range(numbers: NDArray[Any]) -> tuple[float, float, int]:
+    """The lowest and the highest of the finite numbers, 0 if there are none; and how many are finite."""
+    low, high, count = math.inf, -math.inf, 0
+    for piece in real_pieces(numbers):
+        finite = piece[np.isfinite(piece)]
+        if finite.size:
+            low, high = min(low, float(finite.min())), max(high, float(finite.max()))
+            count += finite.size
+    return (low, high, count) if count else (0.0, 0.0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,21 +142,23 @@ class Painter:
             self._encoded.append((image, picture))
         return picture
 
-    def heat_map(self, values: NDArray[np.float64]) -> Picture:
+    def heat_map(self, values: NDArray[Any]) -> Picture:
         """A matrix, `[height, width]`, dark where it is low; what is not finite stays clear."""
         height, width = values.shape
-        step = max(1, height // (2 * self.height), width // (2 * self.width))
-        finite = values[np.isfinite(values)]
-        low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
-        shares = (values[::step, ::step] - low) / ((high - low) or 1.0)
+        low, high, _ = finite_range(values)
+        thinned = real(thin(values, 2 * self.height, 2 * self.width))
+        shares = (thinned - low) / ((high - low) or 1.0)
         indexes = np.nan_to_num(shares * 255, nan=0, posinf=255, neginf=0).clip(0, 255).astype(np.uint8)
         colours = np.dstack([_palette()[indexes], np.isfinite(shares).astype(np.uint8) * 255])
         return self._draw(colours, height, width, "heat map")
 
-    def pixels(self, values: NDArray[np.uint8]) -> Picture:
-        """An image of uint8, `[height, width, channels]`."""
+    def pixels(self, values: NDArray[Any]) -> Picture:
+        """An image of uint8, or of numbers from 0 to 1: `[height, width, channels]`."""
         height, width, _ = values.shape
         rows, columns = min(height, 2 * self.height), min(width, 2 * self.width)
+        if values.dtype != np.uint8:
+            shares = np.clip(np.nan_to_num(real(thin(values, 2 * rows, 2 * columns))), 0, 1)
+            values = (shares * 255).round().astype(np.uint8)
         return self._draw(shrink(values, rows, columns), height, width, "pixels")
 
     def _draw(self, pixels: Image, height: int, width: int, words: str) -> Picture:

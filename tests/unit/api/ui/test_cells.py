@@ -1,5 +1,7 @@
 """What is shown of values: bounded, however large they are."""
 
+import math
+import tracemalloc
 from zlib import crc32
 
 import numpy as np
@@ -88,6 +90,28 @@ def test_a_tensor_is_a_picture(dtype: str, shape: tuple[int, ...], words: str) -
     cell = shown(of, Column(np.ones(int(np.prod(shape)), of.dtype.numpy), width=int(np.prod(shape))))
     assert cell.kind == "picture"
     assert [picture.words for picture in cell.pictures] == [words]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "int64"])
+@pytest.mark.parametrize(
+    "shape",
+    [(1 << 23,), (2048, 4096), (4, 1 << 21), (1 << 21, 4), (2048, 4096, 1), (2048, 4096, 3), (2, 1 << 22, 3)],
+)
+def test_a_large_tensor_is_shown_in_little_memory(dtype: str, shape: tuple[int, ...]) -> None:
+    """As float64, each takes at least 64 MB."""
+    of = feature("x", dtype, shape)
+    values = np.zeros(math.prod(shape), of.dtype.numpy)
+    values[-1] = 1
+    painter = Painter(ImageProcesses(), Budget(Limits()), IN_TABLE.width, IN_TABLE.height)
+    rows = [Batch(1, (Column(values, width=values.size),))]
+    tracemalloc.start()
+    try:
+        [[cell]] = show_rows([of], rows, painter, IN_TABLE)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert cell.note == "0 to 1"
+    assert peak < 20_000_000
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (4, 0, 3)])

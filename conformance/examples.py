@@ -189,7 +189,8 @@ def prepared(names: list[str]) -> list[Language]:
 
 @contextmanager
 def serving(folder: Path) -> Iterator[Service]:
-    service = start(folder)
+    # Pages of other origins, for the example in a browser.
+    service = start(folder, SHARDSMITH_CORS_ORIGINS="*")
     try:
         service.wait_until_ready()
         yield service

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -64,6 +65,12 @@ mkdir -p "$4/typescript" && cd "$4/typescript" && cp "$2/typescript/shardsmith.m
 _TSC: Final = MODULES / ".bin" / "tsc"
 
 LANGUAGES: Final = (
+    Language(
+        "browser",
+        ("chromium",),
+        (sys.executable, HERE / "browser.py"),
+        check=(sys.executable, "-c", "import playwright.sync_api"),
+    ),
     Language("shell", ("sh", "curl"), ("sh", EXAMPLES / "shell" / "shardsmith.sh")),
     Language(
         "go",

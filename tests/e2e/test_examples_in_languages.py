@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from conformance.browser import opened, press
 from conformance.languages import EXAMPLES, LANGUAGES, MODULES, Language
 from tests.e2e.documentation import Page, matches, run_commands
 from tests.e2e.service import Service, ready
@@ -24,7 +25,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield started
 
 
-@pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.name)
+@pytest.mark.parametrize(
+    "language", [one for one in LANGUAGES if one.name != "browser"], ids=lambda language: language.name
+)
 def test_every_command_gives_the_output_printed_below_it(
     language: Language, service: Service, tmp_path: Path
 ) -> None:
@@ -38,6 +41,24 @@ def test_every_command_gives_the_output_printed_below_it(
     assert len(outputs) >= 7
     for command, printed, given in outputs:
         assert matches(printed, given), f"{command}\n{given}"
+
+
+def test_the_page_in_a_browser_says_what_its_page_prints(tmp_path: Path) -> None:
+    [language] = [one for one in LANGUAGES if one.name == "browser"]
+    if not language.is_there():
+        pytest.skip("Chromium or Playwright is not installed here; .ci/run installs them")
+    [printed] = Page(EXAMPLES / "browser" / "README.md").blocks("text")
+    with ready(tmp_path, SHARDSMITH_CORS_ORIGINS="*") as service, opened(service.url) as page:
+        for line in printed.splitlines():
+            label, _, said = line.partition(": ")
+            verb = page.get_by_role("button", name=label, exact=True).get_attribute("name")
+            assert verb is not None, label
+            assert press(page, verb) == said
+            if label == "Show rows":
+                assert page.inner_text("pre").splitlines() == [
+                    '{"petals":[1.5,0.25],"label":0}',
+                    '{"petals":[4.5,1.5],"label":1}',
+                ]
 
 
 def test_each_language_has_its_folder_and_a_client_of_one_page_of_code() -> None:

@@ -1,5 +1,5 @@
-"""Write openapi.yaml from the application's routes and the recorded examples beside this file; and the
-table of forms in docs/http.md (forms.py); and docs/reference/errors.md (error_index.py).
+"""Write openapi.yaml from the application's routes and the recorded examples beside this file; the table of
+forms in docs/http.md (forms.py); docs/reference/errors.md (error_index.py); and names.txt (names.py).
 
 Each operation has one example, `examples/<operationId>.yaml`: a request and the response to it, as
 a test sends and checks them. They go into the document, so that what is printed is what happens.
@@ -20,15 +20,15 @@ from app.api.openapi import build_openapi
 from app.main import create_app_with
 from app.settings import Settings
 
-from . import error_index
+from . import error_index, names
 from .forms import PAGE, with_forms
 from .recorded import load, record
 
 TARGET = Path(__file__).parent / "openapi.yaml"
 
 
-def build() -> str:
-    """The document as YAML, examples included."""
+def build() -> dict[str, Any]:
+    """The document, examples included."""
     app = create_app_with(Settings(storage_url="memory://"))
     document = build_openapi(app)
     for methods in document["paths"].values():
@@ -36,6 +36,10 @@ def build() -> str:
             if method != "head":  # as GET, without content
                 _add_example(operation)
     _name_codes(document["components"]["schemas"])
+    return document
+
+
+def to_yaml(document: dict[str, Any]) -> str:
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
 
 
@@ -78,10 +82,12 @@ def main() -> int:
     arguments = parser.parse_args()
     for operation_id in arguments.record:
         record(operation_id)
+    document = build()
     pages = {
-        TARGET: build(),
+        TARGET: to_yaml(document),
         PAGE: with_forms(PAGE.read_text("utf-8")),
         error_index.PAGE: error_index.write_index(),
+        names.PAGE: names.with_names(names.PAGE.read_text("utf-8"), document),
     }
     if arguments.check:
         return 1 if sum([_has_drifted(path, wanted) for path, wanted in pages.items()]) else 0

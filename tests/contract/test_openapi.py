@@ -15,7 +15,7 @@ from app.domain.dtypes import DTYPES, DTypeName
 from app.errors import ProblemMembers
 from app.main import create_app_with
 from app.settings import Settings
-from openapi import error_index, forms, generate
+from openapi import error_index, forms, generate, names
 from openapi.recorded import EXAMPLES, describe, fresh_service, load, play
 from tests.contract.declared import DOCUMENT, require_declared
 from tests.contract.declared import operations as document_operations
@@ -55,7 +55,25 @@ def test_every_operation_has_an_example_and_every_example_an_operation() -> None
 
 
 def test_the_document_has_not_drifted() -> None:
-    assert generate.TARGET.read_text("utf-8") == generate.build(), "run bin/openapi"
+    assert generate.TARGET.read_text("utf-8") == generate.to_yaml(generate.build()), "run bin/openapi"
+
+
+def test_no_name_is_gone_that_a_client_may_hold_on_to() -> None:
+    listed = set(names.PAGE.read_text("utf-8").splitlines())
+    found = set(names.list_names(DOCUMENT))
+    assert not listed - found, "clients that were generated before break: `/v1` only ever adds"
+    assert not found - listed, "run bin/openapi"
+
+
+def test_a_name_that_is_changed_is_found() -> None:
+    changed = deepcopy(DOCUMENT)
+    changed["paths"]["/v1/datasets/{dataset}/records"]["post"]["operationId"] = "append_rows"
+    changed["components"]["schemas"]["ErrorCode"]["enum"].remove("schema_conflict")
+    page = names.PAGE.read_text("utf-8")
+    assert set(names.with_names(page, changed).splitlines()) - set(names.list_names(changed)) == {
+        "operation append_records: POST /v1/datasets/{dataset}/records",
+        "code schema_conflict",
+    }
 
 
 def test_the_table_of_forms_has_not_drifted() -> None:

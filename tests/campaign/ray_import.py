@@ -23,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from tests.campaign.parquet_rows import ROW_BYTES, read_shards, write_source
 from tests.processes import descendants
@@ -65,7 +66,10 @@ class Cluster:
             "node_ip_address": "127.0.0.2",
             "include_dashboard": False,
         }
-        self._nodes: Any = Nodes(initialize_head=True, head_node_args={**self._args, "temp_dir": str(folder)})
+        # Ray notes an address below this too, in a folder that it does not make.
+        self._environment = mock.patch.dict(os.environ, RAY_TMPDIR=str(folder))
+        self._environment.start()
+        self._nodes: Any = Nodes(initialize_head=True, head_node_args=self._args)
         self._second = self._join()
 
     def _join(self) -> Any:
@@ -107,6 +111,7 @@ class Cluster:
 
     def close(self) -> None:
         self._nodes.shutdown()
+        self._environment.stop()
 
 
 class Import:

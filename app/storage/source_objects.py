@@ -32,6 +32,11 @@ class SourceObject:
         return hide_secrets(self.name) if "://" in self.name else self.name
 
 
+def path_of(name: str) -> str:
+    """The name of an object; of a URL without its query."""
+    return name.partition("?")[0] if "://" in name else name
+
+
 def source_changed(item: SourceObject) -> InputError:
     """An object is no longer what the plan of the import says."""
     return UnprocessableInput(

@@ -41,7 +41,7 @@ class Source(Protocol):
     """The objects of one place. Safe to use from several threads.
 
     Attributes:
-        folder: what names begin with that lie below the place.
+        folder: what names begin with that lie below the place; of a place that is an object, its name.
     """
 
     @property
@@ -83,7 +83,12 @@ def open_source(url: str) -> Source:
         if bucket:
             return _BucketSource(scheme, bucket, key)
     if separator and scheme == "file" and rest.startswith("/"):
-        return _FolderSource(Path(unquote(rest)))
+        try:
+            return _FolderSource(Path(unquote(rest)))
+        except OSError as error:
+            raise MalformedInput(
+                f"{url[:200]!r} cannot be read: {error.strerror}.", code="invalid_source"
+            ) from error
     if is_web_url(url):
         if "@" in urlsplit(url).netloc:
             raise MalformedInput(
@@ -101,7 +106,8 @@ def open_source(url: str) -> Source:
 def is_allowed(url: str, allowed: Sequence[str]) -> bool:
     """Whether a source lies at one of the URLs that are allowed, or below it.
 
-    A path that could lead elsewhere, by `..` or an encoded slash, is never allowed.
+    A path that could lead elsewhere, by `..` or an encoded slash, is never allowed. A path of this machine is
+    where its symbolic links lead.
     """
     place = _place_of(url)
     return place is not None and any(
@@ -122,7 +128,11 @@ def _place_of(url: str) -> tuple[tuple[str, str], tuple[str, ...]] | None:
         rest = _BEHIND_PATH.split(rest, maxsplit=1)[0]
     authority, *parts = rest.split("/")
     names = tuple(name for name in parts if name)
-    return None if "." in names or ".." in names else ((scheme, authority), names)
+    if "." in names or ".." in names:
+        return None
+    if scheme == "file":
+        names = Path(os.path.realpath("/" + unquote("/".join(names)))).parts[1:]
+    return (scheme, authority), names
 
 
 def _split_pattern(path: str) -> tuple[str, str]:
@@ -205,14 +215,13 @@ class _FolderSource:
     folder.
     """
 
-    folder: Final = ""
-
     def __init__(self, path: Path) -> None:
         folder, pattern = (str(path), "") if path.exists() else _split_pattern(str(path))
         self._pattern = pattern[len(folder) :].lstrip("/")
         self._path = Path(folder or "/")
         self._is_file = self._path.is_file()
         self._root = self._path.parent if self._is_file else self._path
+        self.folder = self._path.name if self._is_file else ""
 
     def list(self) -> Iterator[SourceObject]:
         if self._is_file:

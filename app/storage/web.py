@@ -19,7 +19,7 @@ from ..errors import InputError, LimitExceeded, StorageUnavailable, Unprocessabl
 from ..runtime.streams import Buffer
 from ..runtime.threads import Threads
 from ..runtime.turns import pause, waiting
-from .source_objects import MAX_OBJECTS, SourceObject, nothing_at, source_changed
+from .source_objects import MAX_OBJECTS, SourceObject, nothing_at, path_of, source_changed
 
 #: Until a server says something, and until it has said all.
 _TIMEOUT_S: Final = 60.0
@@ -36,9 +36,9 @@ def is_web_url(url: str) -> bool:
     """Whether it can be fetched here."""
     try:
         parts = urlsplit(url)
-    except ValueError:
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # also where the port is none
         return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 class _SameOrigin(urllib.request.HTTPRedirectHandler):
@@ -72,11 +72,12 @@ class WebObjects:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self.folder = url.partition("?")[0].rpartition("/")[0] + "/"
+        self._is_list = urlsplit(url).path.endswith(".txt")
+        self.folder = path_of(url)[: path_of(url).rfind("/") + 1] if self._is_list else path_of(url)
         self._opener = urllib.request.build_opener(_SameOrigin())
 
     def list(self) -> Iterator[SourceObject]:
-        if not urlsplit(self._url).path.endswith(".txt"):
+        if not self._is_list:
             yield self._describe(self._url)
             return
         urls = iter(self._listed())

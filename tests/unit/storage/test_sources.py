@@ -52,7 +52,18 @@ def test_a_source_is_allowed_where_it_lies_at_or_below_a_url(url: str, is_inside
 
 
 @pytest.mark.parametrize(
-    "url", ["http://[x", "ftp://h/x", "https://", "s3://", "x", "https://u:p4ss@h/x.csv"]
+    "url",
+    [
+        "http://[x",
+        "https://h:99999/x",
+        "https://h:x/x",
+        "ftp://h/x",
+        "https://",
+        "s3://",
+        "x",
+        "https://u:p4ss@h/x.csv",
+        f"file:///{'x' * 300}",
+    ],
 )
 def test_what_is_no_source_is_refused(url: str) -> None:
     with pytest.raises(MalformedInput) as caught:
@@ -93,6 +104,21 @@ def test_a_link_that_leads_out_is_an_error_that_names_it(tmp_path: Path, kind: s
         _names(inside.as_uri())
     assert caught.value.code == "source_link"
     assert _names(f"{inside.as_uri()}/*.csv") == ["b.csv"]
+
+
+def test_a_link_is_allowed_where_it_leads(tmp_path: Path) -> None:
+    for name in ("in/own", "elsewhere"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "in/link").symlink_to(tmp_path / "in/own")
+    (tmp_path / "in/out").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "entry").symlink_to(tmp_path / "in")
+    url = tmp_path.as_uri()
+    for allowed in ("in", "entry"):
+        found = {
+            name: is_allowed(f"{url}/{name}", [f"{url}/{allowed}"])
+            for name in ("in", "entry/own", "in/link/*.csv", "in/out", "in/out/*.csv", "elsewhere")
+        }
+        assert [name for name, inside in found.items() if inside] == ["in", "entry/own", "in/link/*.csv"]
 
 
 def test_a_folder_that_cannot_be_listed_is_an_error(tmp_path: Path) -> None:

@@ -242,11 +242,13 @@ class Datasets:
         self._is_closed = True
         self._appends.close()
 
-    def settle_schema(
-        self, request: AppendRequest, body: AppendBody, check: Callable[[Schema], None]
-    ) -> bool:
+    def find_schema(self, request: AppendRequest, body: AppendBody) -> Schema | None:
+        """As `Appends.find_schema`."""
+        return self._appends.find_schema(request, body)
+
+    def settle_schema(self, dataset: str, schema: Schema, *, evolve: bool) -> None:
         """As `Appends.settle_schema`."""
-        return self._appends.settle_schema(request, body, check)
+        self._appends.settle_schema(dataset, schema, evolve=evolve)
 
     def open(self, name: str) -> Dataset:
         """The dataset itself, for what is built on appends."""

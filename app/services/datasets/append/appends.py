@@ -122,31 +122,28 @@ class Appends:
                 raise
             return earlier
 
-    def settle_schema(
-        self, request: AppendRequest, body: AppendBody, check: Callable[[Schema], None] = lambda _: None
-    ) -> bool:
-        """Give the dataset the schema that it would get by storing these rows, and store none of them.
+    def find_schema(self, request: AppendRequest, body: AppendBody) -> Schema | None:
+        """The schema of the dataset, else the one that it would get by storing these rows.
 
-        Returns whether it has one; rows without a feature give none.
-
-        Args:
-            check: called with the schema first; what it raises leaves the dataset as it is.
+        Rows without a feature give none.
 
         Raises:
             InputError: the beginning of the rows cannot be read.
-            SchemaConflict: the dataset got another one meanwhile.
         """
-        destination = self._catalog.destination(request.dataset)
-        if destination.schema is not None:
-            check(destination.schema)
-            return True
+        known = self._catalog.destination(request.dataset).schema
+        if known is not None:
+            return known
         records = apply_transforms(body.read_rows(request, None), self._images, body.workspace.budget, None)
         schema = records.schema.as_stored()
-        if not len(schema):
-            return False
-        check(schema)
-        self._catalog.settle(destination.layout, schema, evolve=request.evolve)
-        return True
+        return schema if len(schema) else None
+
+    def settle_schema(self, dataset: str, schema: Schema, *, evolve: bool) -> None:
+        """Give a dataset a schema before any row is stored.
+
+        Raises:
+            SchemaConflict: it got another one meanwhile.
+        """
+        self._catalog.settle(self._catalog.destination(dataset).layout, schema, evolve=evolve)
 
     def _store_rows(self, request: AppendRequest, body: AppendBody, destination: Destination) -> AppendResult:
         attempt = self._attempt(request, body, destination)

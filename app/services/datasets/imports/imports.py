@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import islice
 from typing import Final, Literal
 
 from ....codecs.forms import FormName
@@ -37,7 +38,7 @@ from ....runtime.spool import Spool
 from ....runtime.turns import pause
 from ....runtime.workspace import Workspace
 from ....storage.object_store import ObjectNotFound
-from ....storage.source_objects import MAX_OBJECTS, SourceObject
+from ....storage.source_objects import MAX_OBJECTS, SourceObject, path_of
 from ....storage.sources import Source, is_allowed, open_source
 from ....transforms.parse import check_transforms
 from ..append.attempt import id_of_key
@@ -54,7 +55,7 @@ from ..publish.unwritten import Spread, UnwrittenShards
 from .cutting import cut
 from .notes import FailureJson, NoteBook, describe_failure
 from .plan import ImportPlan, create_plan, find_plan, open_plan, read_page
-from .ranges import Range
+from .ranges import MAX_RANGES, Range
 from .reading import CountedSource, open_range
 from .request import ImportRequest, form_of
 from .status import ImportStatus, status_of
@@ -158,11 +159,20 @@ class Imports:
         def cut_one(item: SourceObject) -> list[Range]:
             with self._workspace(source) as (counted, workspace):
                 pool, delimiter = self._datasets.pool, request.delimiter_of(item.name)
-                return list(cut(counted, item, form, request.range_bytes, delimiter, workspace, pool))
+                parts = cut(counted, item, form, request.range_bytes, delimiter, workspace, pool)
+                return list(islice(parts, MAX_RANGES + 1))
 
+        ranges: list[Range] = []
         # Not in the pool: what cuts waits for what is read ahead there.
         with ThreadPoolExecutor(_CUTTERS, thread_name_prefix="cut") as cutters:
-            ranges = [part for parts in map_in(cutters, cut_one, objects) for part in parts]
+            for parts in map_in(cutters, cut_one, objects):
+                ranges += parts
+                if len(ranges) > MAX_RANGES:
+                    raise LimitExceeded(
+                        f"The import has more than {MAX_RANGES} ranges. Raise range_bytes, or import the "
+                        "source in parts.",
+                        code="too_many_ranges",
+                    )
         self._settle_schema(dataset, source, request, form, ranges)
         plan = create_plan(
             self._datasets.open(dataset),
@@ -193,20 +203,32 @@ class Imports:
         self, dataset: str, source: Source, request: ImportRequest, form: FormName, ranges: Sequence[Range]
     ) -> None:
         """Give a dataset without a schema that of the first rows, so that no order of ranges changes it."""
+        schema = self._find_schema(dataset, source, request, form, ranges)
         division = None if request.publish is None else request.publish.division
+        if division is not None and not request.evolve:  # else later rows may bring the feature
+            Dealer(division, schema)
+        self._datasets.settle_schema(dataset, schema, evolve=request.evolve)
 
-        def check(schema: Schema) -> None:
-            if division is not None and not request.evolve:  # else later rows may bring the feature
-                Dealer(division, schema)
-
+    def _find_schema(
+        self, dataset: str, source: Source, request: ImportRequest, form: FormName, ranges: Sequence[Range]
+    ) -> Schema:
+        unreadable: InputError | None = None
         for part in ranges[:_LOOKED_AT]:
             append = request.append(dataset, form, part, key="schema", sequence=0)
-            with self._body(source, form, part) as body:
-                if self._datasets.settle_schema(append, body, check):
-                    return
-        raise UnprocessableInput(
+            try:
+                with self._body(source, form, part) as body:
+                    schema = self._datasets.find_schema(append, body)
+            except InputError as error:
+                error.detail = f"{part.source.shown_name!a:.200}, from byte {part.start}: {error.detail}"
+                if request.on_error == "stop":
+                    raise
+                unreadable = unreadable or error
+            else:
+                if schema is not None:
+                    return schema
+        raise unreadable or UnprocessableInput(
             f"The first objects of {request.shown_source!r} have no rows, from which the features would be "
-            "known. Give a schema.",
+            "known. Give a schema, or objects with rows.",
             code="no_records",
         )
 
@@ -441,8 +463,7 @@ def _require_allowed(url: str, allowed: Sequence[str] | None) -> None:
 
 def _is_hidden(name: str, folder: str) -> bool:
     """Whether a part of a name begins with `_` or `.`; a column's value (`_day=1`) does not count."""
-    path = name.partition("?")[0] if "://" in name else name
-    parts = path.removeprefix(folder).split("/")
+    parts = path_of(name).removeprefix(folder).split("/")
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in parts)
 
 
@@ -452,6 +473,8 @@ def _choose_objects(
     """The objects to import by name, their format, and how many others there are.
 
     Names that begin with `_` or `.`, also of folders, are of what is not finished or no rows, as in Spark.
+    A format that was said goes before the endings of names: where all of them tell others, all objects are
+    taken, such as NDJSON in `.json`.
 
     Raises:
         MalformedInput: a list leads to where nothing may be imported from (`source_not_allowed`).
@@ -469,6 +492,12 @@ def _choose_objects(
             raise LimitExceeded(
                 f"The source has more than {MAX_OBJECTS} objects. Import it in parts.", code="too_many_ranges"
             )
+    if not objects:
+        raise UnprocessableInput(
+            f"All names below {request.shown_source!r} begin with _ or a dot, or are in folders that do, so "
+            "they are passed over. Name such a folder or object itself.",
+            code="unknown_source_format",
+        )
     forms = {form for item in objects if (form := form_of(item.name)) is not None}
     form = request.form
     if form is None:
@@ -482,9 +511,5 @@ def _choose_objects(
         (form,) = forms
     # Of those that do not tell by their names, the format was said.
     known = (form, None) if request.form is not None else (form,)
-    chosen = sorted((item for item in objects if form_of(item.name) in known), key=lambda item: item.name)
-    if not chosen:
-        raise UnprocessableInput(
-            f"No object below {request.shown_source!r} is {form}.", code="unknown_source_format"
-        )
-    return chosen, form, passed_over + len(objects) - len(chosen)
+    chosen = [item for item in objects if form_of(item.name) in known] or objects
+    return sorted(chosen, key=lambda item: item.name), form, passed_over + len(objects) - len(chosen)

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from ....codecs.forms import FormName
 from ....domain.stored_values import count, text
-from ....errors import CorruptData, InputError, LimitExceeded, NotFound, StorageError
+from ....errors import CorruptData, InputError, NotFound, StorageError
 from ....storage.create_once import create_once, new_nonce
 from ....storage.object_store import ObjectNotFound
 from ..objects.dataset import Dataset
 from ..objects.plan import NamedFile
 from ..objects.stored_json import dump_json, load_json, open_json, read_again, seal_json
-from .ranges import MAX_RANGES, Range
+from .ranges import Range
 from .request import ImportRequest
 
 #: Ranges in an object of the plan.
@@ -129,11 +129,7 @@ def create_plan(
     num_objects: int,
     passed_over: int,
 ) -> ImportPlan:
-    """Create the plan with these ranges; if another planner was first, its plan is the answer.
-
-    Raises:
-        LimitExceeded: too many ranges (`too_many_ranges`).
-    """
+    """Create the plan with these ranges; if another planner was first, its plan is the answer."""
     nonce, folder = new_nonce(), dataset.layout.import_(import_id)
     pages: list[NamedFile] = []
     num_ranges = num_bytes = 0
@@ -141,12 +137,6 @@ def create_plan(
         for k, some in enumerate(_batches(ranges)):
             num_ranges += len(some)
             num_bytes += sum(part.num_bytes for part in some)
-            if num_ranges > MAX_RANGES:
-                raise LimitExceeded(
-                    f"The import has more than {MAX_RANGES} ranges. Raise range_bytes, or import the source "
-                    "in parts.",
-                    code="too_many_ranges",
-                )
             data = dump_json({"ranges": [part.to_json() for part in some]})
             pages.append(NamedFile(f"{folder}/{nonce}.{k}", sha256(data).hexdigest()))
             dataset.store.put(pages[-1].key, data)

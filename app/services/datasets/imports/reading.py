@@ -15,7 +15,7 @@ from ....runtime.budget import Budget
 from ....runtime.spool import SpoolFile
 from ....runtime.streams import Buffer, ByteStream, FarFile, PrefixedStream
 from ....runtime.workspace import Workspace
-from ....storage.source_objects import SourceObject
+from ....storage.source_objects import SourceObject, path_of
 from ....storage.sources import Source
 from ..pieces.run_ahead import run_ahead
 from .ranges import Range
@@ -32,7 +32,7 @@ _CONTAINERS: Final[dict[str, Container]] = {"gz": "gzip", "gzip": "gzip", "zst":
 
 def container_of(name: str) -> Container | None:
     """How an object is compressed, by the ending of its name."""
-    return _CONTAINERS.get(name.partition("?")[0].rpartition(".")[2].lower())
+    return _CONTAINERS.get(path_of(name).rpartition(".")[2].lower())
 
 
 class CountedSource:

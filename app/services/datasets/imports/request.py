@@ -14,7 +14,7 @@ from ....domain.names import check_split_name
 from ....domain.schema import Message, Schema
 from ....domain.urls import hide_secrets
 from ....errors import MalformedInput
-from ....storage.web import is_web_url
+from ....storage.source_objects import path_of
 from ..append.request import AppendRequest
 from ..objects.publish_options import PublishOptions
 from .ranges import Range
@@ -50,8 +50,7 @@ _BY_ITSELF: Final = frozenset({"schema", "publish"})
 
 def form_of(name: str) -> FormName | None:
     """The format that the ending of a name stands for; of a URL, that of its path."""
-    path = name.partition("?")[0] if is_web_url(name) else name
-    base = path.rsplit("/", 1)[-1]
+    base = path_of(name).rsplit("/", 1)[-1]
     return next((form for form, ending in _ENDINGS if _ends(base, ending)), None)
 
 
@@ -115,7 +114,7 @@ class ImportRequest:
 
     def delimiter_of(self, name: str) -> str:
         """Between the fields of the object `name`, if it is a CSV."""
-        return self.delimiter or ("\t" if ".tsv" in name.rsplit("/", 1)[-1].lower() else ",")
+        return self.delimiter or ("\t" if ".tsv" in path_of(name).rsplit("/", 1)[-1].lower() else ",")
 
     def append(self, dataset: str, form: FormName, part: Range, *, key: str, sequence: int) -> AppendRequest:
         """The append of one range."""

@@ -7,7 +7,7 @@ import json
 import os
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,15 @@ import pytest
 
 from app.domain.limits import Limits
 from app.domain.schema import Schema
-from app.errors import Conflict, InputError, MalformedInput, NotFound, StorageUnavailable, UnprocessableInput
+from app.errors import (
+    Conflict,
+    InputError,
+    LimitExceeded,
+    MalformedInput,
+    NotFound,
+    StorageUnavailable,
+    UnprocessableInput,
+)
 from app.runtime.budget import Budget
 from app.runtime.memory import MemoryPool
 from app.runtime.spool import Spool
@@ -27,6 +35,7 @@ from app.services.datasets.imports.drive import drive
 from app.services.datasets.imports.engines import HereEngine
 from app.services.datasets.imports.imports import Imports
 from app.services.datasets.imports.plan import open_plan, read_page
+from app.services.datasets.imports.ranges import Range
 from app.services.datasets.imports.reading import CountedSource
 from app.services.datasets.imports.request import ImportRequest, form_of
 from app.services.datasets.imports.status import ImportStatus
@@ -482,6 +491,64 @@ def test_a_source_that_cannot_be_imported_is_refused(world: World, names: list[s
     assert caught.value.code == code
     with pytest.raises(NotFound):
         world.client.datasets.open("d")
+
+
+def test_a_first_object_that_cannot_be_read_is_named_or_left_out(world: World) -> None:
+    (world.folder / "a.csv").touch()
+    write_csv(world.folder / "b.csv", 0, 10)
+    with pytest.raises(MalformedInput) as caught:
+        world.run(world.request())
+    assert caught.value.code == "no_header"
+    assert caught.value.detail.startswith("'a.csv', from byte 0: The body is empty")
+    status = world.run(world.request(on_error="skip"))
+    assert (status.state, status.num_records) == ("done", 10)
+    assert [(item["object"], item["code"]) for item in status.failures] == [("a.csv", "no_header")]
+
+
+def test_where_no_object_can_be_read_the_first_one_is_named(world: World) -> None:
+    for name in ("a.parquet", "b.parquet"):
+        (world.folder / name).touch()
+    with pytest.raises(MalformedInput) as caught:
+        world.run(world.request(on_error="skip"))
+    assert caught.value.code == "invalid_parquet"
+    assert caught.value.detail.startswith("'a.parquet', from byte 0: ")
+
+
+def test_a_format_that_is_said_goes_before_endings_that_all_tell_another(world: World) -> None:
+    write_ndjson(world.folder / "a.json", 0, 10)
+    assert world.run(world.request(form="ndjson")).num_records == 10
+    write_ndjson(world.folder / "b.ndjson", 0, 5)
+    status = world.run(world.request(form="ndjson"), key="other")
+    assert (status.num_records, status.plan.passed_over) == (5, 1)
+
+
+def test_an_object_that_is_named_itself_is_not_passed_over(world: World) -> None:
+    write_ndjson(world.folder / "_a.ndjson", 0, 10)
+    assert world.run(world.request("_a.ndjson")).num_records == 10
+    with pytest.raises(UnprocessableInput, match="begin with _ or a dot"):
+        world.run(world.request(), key="other")
+
+
+def test_a_question_mark_in_the_name_of_a_file_begins_no_query(world: World) -> None:
+    (world.folder / "a?.ndjson.gz").write_bytes(gzip.compress(b'{"id": 1}\n'))
+    (world.folder / "b?.tsv").write_text("id\tx\n2\t3\n")
+    assert world.run(world.request("*.gz")).num_records == 1
+    world.run(world.request("*.tsv"), name="e")
+    assert world.read("e") == [2]
+
+
+def test_an_import_of_too_many_ranges_is_refused_before_all_are_found(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(_: object, item: SourceObject, *__: object) -> Iterator[Range]:
+        return itertools.repeat(Range(item, 0, 1))
+
+    monkeypatch.setattr("app.services.datasets.imports.imports.MAX_RANGES", 100)
+    monkeypatch.setattr("app.services.datasets.imports.imports.cut", cut)
+    write_ndjson(world.folder / "a.ndjson", 0, 10)
+    with pytest.raises(LimitExceeded) as caught:
+        world.imports.begin("d", world.request(), "k")
+    assert caught.value.code == "too_many_ranges"
 
 
 def test_what_is_not_finished_is_passed_over(world: World) -> None:

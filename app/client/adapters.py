@@ -39,16 +39,32 @@ def as_torch(feed: Feed) -> torch.utils.data.IterableDataset[dict[str, Any]]:
     """An `IterableDataset` of batches: tensors for numbers, lists for strings. It has the state of the feed.
 
     Give it to `DataLoader` or torchdata's `StatefulDataLoader` with `batch_size=None`, and one process at
-    most (`num_workers`): other workers have feeds of their own.
+    most (`num_workers`): other workers have feeds of their own. A process reads ahead, so that a pass that is
+    left before its end begins anew. `StatefulDataLoader` knows where the training is; with `DataLoader`, give
+    `feed.state_dict` the steps done.
+    """
+    import torch
+
+    return _as_torch(feed, torch.zeros(2, dtype=torch.int64).share_memory_())
+
+
+def _as_torch(feed: Feed, begin: torch.Tensor) -> torch.utils.data.IterableDataset[dict[str, Any]]:
+    """The same; `begin` is where passes begin, in memory of all processes.
+
+    For each pass a loader makes a new process with a copy of its own dataset, which stays where it is.
     """
     import torch
     import torch.utils.data
+
+    feed.share_begin(begin.numpy())
 
     class Batches(torch.utils.data.IterableDataset[dict[str, Any]]):  # type: ignore[misc]  # no types are installed
         def __iter__(self) -> Iterator[dict[str, Any]]:
             info = torch.utils.data.get_worker_info()
             if info is not None and info.num_workers > 1:
                 raise ValueError("A feed is read by one process: set num_workers to 0 or 1.")
+            if info is not None:
+                feed.begin_pass()
             for batch in feed:
                 yield {
                     name: values.tolist() if values.dtype == object else torch.from_numpy(values)
@@ -61,6 +77,9 @@ def as_torch(feed: Feed) -> torch.utils.data.IterableDataset[dict[str, Any]]:
         def load_state_dict(self, state: dict[str, Any]) -> None:
             feed.load_state_dict(state)
 
+        def __reduce__(self) -> tuple[Any, ...]:
+            return _as_torch, (feed, begin)
+
     return Batches()
 
 
@@ -69,7 +88,8 @@ def as_keras(feed: Feed, inputs: str | list[str], target: str) -> keras.utils.Py
 
     It has what is left of the epoch, then whole epochs. Keras asks for the length once a `fit`: after a state
     in the middle of an epoch, `fit` the rest of that one by itself (`epochs=feed.epoch + 1`). Keras reads
-    ahead: give `feed.state_dict` the steps done.
+    ahead: give `feed.state_dict` the steps done. `steps_per_epoch` would leave out rows: for that, take
+    `as_tf_data`.
 
     Args:
         inputs: a feature, or several, which become a dictionary.

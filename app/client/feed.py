@@ -23,6 +23,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .aio import connect
 from .arrow import ArrowStream, Batch, Features, no_rows
 from .connection import Answer, Parameter, Passing
@@ -35,6 +38,8 @@ T = TypeVar("T")
 _MAX_SKIPPED: Final = 64
 #: Between two bytes: a window of the shuffle may have to be read first.
 _TIMEOUT_S: Final = 60.0
+#: An epoch, and the one after it, is an int64.
+_END_OF_EPOCHS: Final = 2**63 - 1
 #: In a mixture, another dataset and which version of it.
 _OTHER: Final = re.compile("([^@/:,]+)@([^@/:,]+)/")
 
@@ -70,6 +75,21 @@ class Steps:
         """How many rows a worker gets of the step that begins at `row`."""
         size = min(self.size, self.num_rows - row)
         return size * (worker + 1) // num_workers - size * worker // num_workers
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What is read: versions as they were published, and what the service gives of them.
+
+    Attributes:
+        rows: parameters that say which, and with which transforms.
+    """
+
+    version: str
+    mix: str | None
+    rows: Mapping[str, Parameter]
+    features: Features
+    steps: Steps
 
 
 class Feed:
@@ -144,8 +164,10 @@ class Feed:
         #: Where counting began, and how many steps were handed out since.
         self._base = (0, 0)
         self._steps_done = 0
+        #: Where the feed was moved to, or the last pass ended.
+        self._begin = np.zeros(2, np.int64)
         try:
-            self._pin(version, mix)
+            self._source = self._find(version, mix)
         except BaseException:
             self.close()
             raise
@@ -156,9 +178,24 @@ class Feed:
         return self._at()[0]
 
     @property
+    def version(self) -> str:
+        """Of the dataset; never `latest`."""
+        return self._source.version
+
+    @property
+    def mix(self) -> str | None:
+        """The mixture, with the versions of other datasets."""
+        return self._source.mix
+
+    @property
     def features(self) -> Features:
         """By name, the dtype and shape of each feature, as in a schema, after the transforms."""
-        return self._features
+        return self._source.features
+
+    @property
+    def steps(self) -> Steps:
+        """Those of an epoch."""
+        return self._source.steps
 
     def __len__(self) -> int:
         """How many steps a whole epoch has."""
@@ -170,6 +207,7 @@ class Feed:
             batch = self._read(*self._at())
             self._steps_done += 1  # before it is handed out: a state that is taken then has it
             yield batch
+        self._begin[:] = self._at()
 
     def __getitem__(self, step: int) -> Batch:
         """The batch of a step of the epoch; one after the other they come as fast as by iterating."""
@@ -179,15 +217,28 @@ class Feed:
 
     def ahead(self, steps: int) -> Batch:
         """The batch so many steps after the next one, also in later epochs; the feed stays where it is."""
-        return self._read(*self.steps.after(*self._base, self._steps_done + steps))
+        return self._read(*self._at(steps))
 
     def left(self, steps: int = 0) -> int:
         """How many steps an epoch still has, `steps` after the next one."""
-        return self.steps.left(self.steps.after(*self._base, self._steps_done + steps)[1])
+        return self.steps.left(self._at(steps)[1])
 
     def start_epoch(self, epoch: int) -> None:
         """Go to the beginning of an epoch."""
-        self._move(epoch, 0)
+        _check_place(self.steps, epoch, 0)
+        self._move(int(epoch), 0)
+
+    def share_begin(self, memory: NDArray[np.int64]) -> None:
+        """Keep where passes begin in two numbers of `memory`, which copies in other processes share.
+
+        Nothing else tells a copy, or the feed it was made of, that a pass of another one has ended.
+        """
+        memory[:] = self._begin
+        self._begin = memory
+
+    def begin_pass(self) -> None:
+        """Go to where the last pass has ended, or the feed was moved to, in whatever process."""
+        self._move(*self._begin.tolist())
 
     def state_dict(self, *, steps_done: int | None = None) -> dict[str, Any]:
         """Where the feed is, as values of JSON.
@@ -195,7 +246,12 @@ class Feed:
         Args:
             steps_done: how many steps the training has done since the feed was made, moved, or given a state.
                 Whoever reads batches ahead says so; otherwise all that were handed out are taken for done.
+
+        Raises:
+            FeedError: `steps_done` is negative.
         """
+        if steps_done is not None and steps_done < 0:
+            raise FeedError(f"No training has done {steps_done} steps. Count them from 0.")
         done = self._steps_done if steps_done is None else steps_done
         epoch, row = self.steps.after(*self._base, done)
         return {
@@ -226,10 +282,16 @@ class Feed:
                     f"The state is one with {name}={found!r}; this feed has {value!r}. Make the feed with "
                     f"the same value."
                 )
-        version, mix = state["version"], state["mix"]
-        if (version, mix) != (self.version, self.mix):
-            self._pin(version, mix)
-        self._move(int(state["epoch"]), int(state["row"]))
+        source, version, mix = self._source, state["version"], state["mix"]
+        if (version, mix) != (source.version, source.mix):
+            source = self._find(str(version), mix)
+        epoch, row = state["epoch"], state["row"]
+        _check_place(source.steps, epoch, row)
+        if source is not self._source:
+            self._close_stream()
+            self._skipped.clear()
+            self._source = source
+        self._move(int(epoch), int(row))
 
     def close(self) -> None:
         """Close the connection; the feed opens it again when it is used."""
@@ -250,14 +312,16 @@ class Feed:
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
 
-    def _at(self) -> tuple[int, int]:
-        return self.steps.after(*self._base, self._steps_done)
+    def _at(self, steps: int = 0) -> tuple[int, int]:
+        """The epoch and the row of the batch so many steps after the next one."""
+        return self.steps.after(*self._base, self._steps_done + steps)
 
     def _move(self, epoch: int, row: int) -> None:
         self._base, self._steps_done = (epoch, row), 0
+        self._begin[:] = epoch, row
 
-    def _pin(self, version: str, mix: str | None) -> None:
-        """Take the versions as they are published."""
+    def _find(self, version: str, mix: str | None) -> _Source:
+        """The versions as they are published."""
         manifest = self._manifest(self.dataset, version)
         rows: dict[str, Parameter]
         if mix is None:
@@ -272,17 +336,15 @@ class Feed:
             rows = {"mix": mix}
         if self._transforms is not None:
             rows["transforms"] = self._transforms
-        self._close_stream()
-        self._skipped.clear()
-        self.version: str = manifest["version"]
-        self.mix, self._rows = mix, rows
-        num_rows, self._features = self._patiently(self._look)
-        self.steps = Steps(num_rows, self.global_batch, self._drop_remainder)
-        if not len(self):
+        found: str = manifest["version"]
+        num_rows, features = self._patiently(lambda: self._look(found, rows))
+        steps = Steps(num_rows, self.global_batch, self._drop_remainder)
+        if not steps.left(0):
             raise FeedError(
                 f"An epoch has {num_rows} rows, less than a step of {self.global_batch}. Choose a smaller "
                 f"global_batch."
             )
+        return _Source(found, mix, rows, features, steps)
 
     def _manifest(self, dataset: str, version: str) -> dict[str, Any]:
         answer, manifest = run(self._connection.ask("GET", "datasets", dataset, "versions", version))
@@ -295,7 +357,7 @@ class Feed:
         """The batch of the step that begins at a row."""
         num_rows = self.steps.rows_of(row, self.worker, self.num_workers)
         if not num_rows:
-            return no_rows(self._features)
+            return no_rows(self.features)
         with self._lock:
             batch = self._skipped.pop((epoch, row), None)
             if batch is None:
@@ -339,27 +401,27 @@ class Feed:
             "num_workers": self.num_workers,
             "drop_remainder": self._drop_remainder,
         }
-        if self._order["shuffle_buffer"]:
-            parameters |= {**self._order, "epoch": epoch}
-        answer = self._open(parameters)
+        answer = self._open(self.version, {**self._source.rows, **self._shuffle(epoch), **parameters})
         try:
             yield from ArrowStream(lambda n: run(answer.read(n)))
         finally:
             run(answer.close())
 
-    def _look(self) -> tuple[int, Features]:
+    def _look(self, version: str, rows: Mapping[str, Parameter]) -> tuple[int, Features]:
         """How many rows an epoch has, and their features."""
-        answer = self._open({})
+        answer = self._open(version, {**rows, **self._shuffle(0)})
         try:
             features = ArrowStream(lambda n: run(answer.read(n))).features
             return int(answer.headers["Record-Count"]), features
         finally:
             run(answer.close())
 
-    def _open(self, parameters: Mapping[str, Parameter]) -> Answer:
-        params = {**self._rows, "to": "arrow", **parameters}
-        path = "datasets", self.dataset, "versions", self.version, "records"
-        return run(self._connection.send("GET", *path, params=params))
+    def _shuffle(self, epoch: int) -> dict[str, Parameter]:
+        return {**self._order, "epoch": epoch} if self._order["shuffle_buffer"] else {}
+
+    def _open(self, version: str, parameters: Mapping[str, Parameter]) -> Answer:
+        path = "datasets", self.dataset, "versions", version, "records"
+        return run(self._connection.send("GET", *path, params={"to": "arrow", **parameters}))
 
     def _patiently(self, call: Callable[[], T]) -> T:
         """What `call` gives in the end, tried again from a new stream where it may go better."""
@@ -379,6 +441,19 @@ class Feed:
         self._stream = self._stream_at = None
 
 
-def _without_versions(mix: str | None) -> str | None:
+def _check_place(steps: Steps, epoch: object, row: object) -> None:
+    if not (
+        isinstance(epoch, int | np.integer)
+        and isinstance(row, int | np.integer)
+        and 0 <= epoch < _END_OF_EPOCHS
+        and 0 <= row <= steps.num_rows
+    ):
+        raise FeedError(
+            f"There is no row {row!r} of epoch {epoch!r}: an epoch has {steps.num_rows} rows. Give a state "
+            f"that state_dict has returned."
+        )
+
+
+def _without_versions(mix: Any) -> Any:
     """A mixture, without the versions of its other datasets."""
-    return None if mix is None else _OTHER.sub(r"\1/", mix)
+    return _OTHER.sub(r"\1/", mix) if isinstance(mix, str) else mix

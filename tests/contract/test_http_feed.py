@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -219,6 +220,9 @@ def test_values_go_through_transforms(service: Service, name: str) -> None:
         ({"mix": "validation:1", "global_batch": 301}, "300 rows, less than a step"),
         ({"version": "7.0.0"}, "404 version_not_found: .*no published version"),
         ({"transforms": {"x": [{"step": "dance"}]}}, "400 invalid_transform: "),
+        ({"seed": -1}, "400 invalid_parameter: .*seed"),
+        ({"seed": 2**63}, "400 invalid_parameter: .*seed"),
+        ({"shuffle_buffer": -1}, "400 invalid_parameter: .*shuffle_buffer"),
     ],
 )
 def test_what_cannot_be_fed_is_said_at_once(
@@ -241,6 +245,85 @@ def test_states_of_another_order_are_refused(service: Service, name: str) -> Non
                 rows.load_state_dict(rows.state_dict() | change)
         with pytest.raises(FeedError, match="lacks epoch, row"):
             rows.load_state_dict({name: None for name in rows.state_dict() if name not in ("epoch", "row")})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epoch": -1},
+        {"epoch": None},
+        {"epoch": "1"},
+        {"epoch": 2**63},
+        {"row": -48},
+        {"row": 48.0},
+        {"row": ROWS + 1},
+        {"version": "7.0.0"},
+        {"version": None},
+        {"mix": {}},
+    ],
+)
+def test_states_that_are_none_leave_the_feed_where_it_is(
+    service: Service, name: str, change: dict[str, Any]
+) -> None:
+    with feed(service, name) as rows:
+        first = next(iter(rows))
+        state = rows.state_dict()
+        with pytest.raises(ClientError):
+            rows.load_state_dict(state | change)
+        assert rows.state_dict() == state
+        rows.start_epoch(0)
+        assert ids([rows[0]]) == ids([first])
+
+
+def test_a_version_that_cannot_be_fed_leaves_the_feed_with_its_own(
+    service: Service, client: httpx.Client, name: str
+) -> None:
+    few = f"{name}-few"
+    for number, count in enumerate((10, 100)):
+        append(client, few, range(100 * number, 100 * number + count))
+        assert client.post(f"/v1/datasets/{few}/versions").status_code == 201
+    with feed(service, few) as rows:
+        state = rows.state_dict()
+        with pytest.raises(FeedError, match="10 rows, less than a step"):
+            rows.load_state_dict(state | {"version": "1.0.0"})
+        assert (rows.state_dict(), rows.steps.num_rows, len(list(rows))) == (state, 110, 2)
+
+
+def test_there_is_nothing_before_the_first_epoch_and_step(service: Service, name: str) -> None:
+    with feed(service, name) as rows:
+        with pytest.raises(FeedError, match="no row 0 of epoch -1"):
+            rows.start_epoch(-1)
+        with pytest.raises(FeedError, match="-1 steps"):
+            rows.state_dict(steps_done=-1)
+        rows.start_epoch(2**63 - 2)
+        assert len(list(rows)) == 41
+
+
+def test_copies_begin_a_pass_where_that_of_another_one_has_ended(service: Service, name: str) -> None:
+    """As a loader of PyTorch makes a process for each pass: memory is all that these share."""
+    with feed(service, name) as rows:
+        epochs = [[ids([batch]) for batch in rows] for _ in range(3)]
+        rows.start_epoch(0)
+        begin = np.zeros(2, np.int64)
+        rows.share_begin(begin)
+
+        def pass_in_a_copy(steps: int | None = None, state: dict[str, Any] | None = None) -> list[list[int]]:
+            copy = pickle.loads(pickle.dumps(rows))  # noqa: S301  # our own
+            copy.share_begin(begin)
+            if state is not None:
+                copy.load_state_dict(state)
+            copy.begin_pass()
+            with copy:
+                return [ids([batch]) for batch in islice(copy, steps)]
+
+        assert [pass_in_a_copy() for _ in range(2)] == epochs[:2]
+        assert pass_in_a_copy(3) == epochs[2][:3]
+        assert pass_in_a_copy() == epochs[2]
+        assert rows.state_dict(steps_done=41 + 7) == rows.state_dict() | {"epoch": 1, "row": 7 * 48}
+        rows.start_epoch(0)
+        assert pass_in_a_copy() == epochs[0]
+        assert pass_in_a_copy(state=rows.state_dict() | {"row": 96}) == epochs[0][2:]
+        assert pass_in_a_copy() == epochs[1]
 
 
 class Cutter:

@@ -1,6 +1,7 @@
 """Trainings that are killed in the middle of an epoch and go on end with the weights of one that was not."""
 
 import json
+import signal
 import subprocess
 import sys
 import uuid
@@ -21,7 +22,7 @@ STEP = 50
 NEVER = 10**9
 
 TRAIN_WITH_KERAS = """
-import json, os, sys
+import json, os, signal, sys
 from pathlib import Path
 import keras
 from app.client.adapters import as_keras
@@ -47,7 +48,7 @@ class Checkpoints(keras.callbacks.Callback):
             self.model.save(folder / "model.keras")
             (folder / "state.json").write_text(json.dumps(feed.state_dict(steps_done=self.done)))
         if self.done == killed_at + 3:  # what comes after the checkpoint is lost
-            os._exit(9)
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 data, callbacks, first = as_keras(feed, "x", "y"), [Checkpoints()], feed.epoch
@@ -57,37 +58,44 @@ print(json.dumps([weights.tolist() for weights in model.get_weights()]))
 """
 
 TRAIN_WITH_TORCH = """
-import json, os, sys
+import json, os, signal, sys
 from pathlib import Path
 import torch
-from torch.utils.data import DataLoader
 from app.client.adapters import as_torch
 from app.client.feed import Feed
 
-url, name, folder, killed_at = sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4])
+url, name, folder, killed_at, library = *sys.argv[1:3], Path(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
 torch.manual_seed(1)
 torch.set_num_threads(1)
 feed = Feed(url, name, mix="train:4,test:1", global_batch=50, shuffle_buffer=200, seed=3)
 model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
 optimizer = torch.optim.Adam(model.parameters(), 0.01)
+if library == "torch":
+    loader, place = torch.utils.data.DataLoader(as_torch(feed), batch_size=None), feed
+else:
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    loader = place = StatefulDataLoader(as_torch(feed), batch_size=None, num_workers=1)
+epoch = 0
 if (folder / "checkpoint.pt").exists():
     saved = torch.load(folder / "checkpoint.pt")
     model.load_state_dict(saved["model"])
     optimizer.load_state_dict(saved["optimizer"])
-    feed.load_state_dict(saved["feed"])
+    place.load_state_dict(saved["place"])
+    epoch = saved["epoch"]
 done = 0
-for _ in range(feed.epoch, 3):
-    for batch in DataLoader(as_torch(feed), batch_size=None):
+for epoch in range(epoch, 3):
+    for batch in loader:
         optimizer.zero_grad()
         torch.nn.functional.mse_loss(model(batch["x"]), batch["y"]).backward()
         optimizer.step()
         done += 1
         if done == killed_at:
-            states = {"model": model, "optimizer": optimizer, "feed": feed}
+            states = {"model": model, "optimizer": optimizer, "place": place}
             saved = {name: value.state_dict() for name, value in states.items()}
-            torch.save(saved, folder / "checkpoint.pt")
+            torch.save({**saved, "epoch": epoch}, folder / "checkpoint.pt")
         if done == killed_at + 3:  # what comes after the checkpoint is lost
-            os._exit(9)
+            os.kill(os.getpid(), signal.SIGKILL)
 print(json.dumps([weights.tolist() for weights in model.parameters()]))
 """
 
@@ -123,7 +131,7 @@ def train(program: str, *arguments: object) -> Any:
     done = subprocess.run(
         [sys.executable, "-c", program, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True
     )
-    if done.returncode == 9:
+    if done.returncode == -signal.SIGKILL:
         return None
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -139,16 +147,30 @@ def test_keras_goes_on_in_the_middle_of_an_epoch(dataset: tuple[str, str], tmp_p
 
 
 @pytest.mark.tools
+@pytest.mark.parametrize("library", ["torch", "torchdata"])
 def test_torch_goes_on_in_the_middle_of_an_epoch_of_a_mixture(
-    dataset: tuple[str, str], tmp_path: Path
+    dataset: tuple[str, str], tmp_path: Path, library: str
 ) -> None:
     """Where PyTorch is: what the index has for Linux is 5 GB with CUDA, too much to install for one test."""
-    pytest.importorskip("torch")
-    whole = train(TRAIN_WITH_TORCH, *dataset, tmp_path, NEVER)
+    pytest.importorskip(library)
+    whole = train(TRAIN_WITH_TORCH, *dataset, tmp_path, NEVER, library)
     assert whole is not None
-    assert train(TRAIN_WITH_TORCH, *dataset, tmp_path, 27) is None
+    assert train(TRAIN_WITH_TORCH, *dataset, tmp_path, 27, library) is None
     assert (tmp_path / "checkpoint.pt").exists()
-    assert train(TRAIN_WITH_TORCH, *dataset, tmp_path, NEVER) == whole
+    assert train(TRAIN_WITH_TORCH, *dataset, tmp_path, NEVER, library) == whole
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_each_pass_in_a_process_of_its_own_is_the_next_epoch(dataset: tuple[str, str], start: str) -> None:
+    torch_data = pytest.importorskip("torch.utils.data")
+    with Feed(*dataset, global_batch=STEP, shuffle_buffer=200) as feed:
+        epochs = [[batch["id"].tolist() for batch in feed] for _ in range(3)]
+        feed.start_epoch(0)
+        loader = torch_data.DataLoader(
+            adapters.as_torch(feed), batch_size=None, num_workers=1, multiprocessing_context=start
+        )
+        assert [[batch["id"].tolist() for batch in loader] for _ in range(3)] == epochs
 
 
 @pytest.mark.tensorflow

@@ -33,8 +33,6 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 
 def filled(path: str, dataset: str = "nothing") -> str:
-    if path == "/docs/{file}":
-        return "/docs/swagger-ui.css"
     if path == "/ui/assets/{tag}/{file}":
         return "/ui/assets/0/ui.css"
     values = {"{dataset}": dataset, "{version}": "1.0.0", "{append_id}": "0" * 32, "{file}": "_manifest.json"}

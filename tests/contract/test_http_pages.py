@@ -171,13 +171,44 @@ def test_the_commands_of_the_first_page_work_as_they_are_shown() -> None:
 
 
 def test_heads_and_what_is_not_there(client: httpx.Client) -> None:
-    for path in ("/", "/docs", "/docs/swagger-ui.css", "/docs/swagger-ui-bundle.js", "/ui"):
+    for path in ("/", "/docs", "/ui"):
         got, head = client.get(path), client.head(path)
         assert (head.status_code, head.content) == (200, b"")
         assert head.headers["content-length"] == got.headers["content-length"]
-    for path in ("/docs/index.html", "/docs/..%2fmain.py", "/docs/redoc.standalone.js"):
+    for path in ("/docs/index.html", "/docs/..%2fmain.py", "/ui/assets/0/..%2fdocs.py"):
         assert client.get(path).status_code == 404
-    assert client.get("/docs/swagger-ui.css?x=1").json()["code"] == "unknown_parameter"
+    assert client.get("/docs?x=1").json()["code"] == "unknown_parameter"
+
+
+def test_the_reference_has_all_of_the_document(client: httpx.Client) -> None:
+    page, document = client.get("/docs").text, client.get("/openapi.json").json()
+    operations = [
+        operation
+        for methods in document["paths"].values()
+        for method, operation in methods.items()
+        if method != "head"
+    ]
+    schemas = document["components"]["schemas"]
+    expected = {
+        *(tag["name"] for tag in document["tags"]),
+        *(operation["operationId"] for operation in operations),
+        *(f"schema-{name}" for name in schemas),
+    }
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    assert expected <= set(ids)
+    assert set(re.findall(r' href="#([^"]+)"', page)) <= set(ids)
+    for operation in operations:
+        section = page[page.index(f' id="{operation["operationId"]}"') :].partition("</details>")[0]
+        told = {
+            *(parameter["name"] for parameter in operation.get("parameters", [])),
+            *operation.get("requestBody", {}).get("content", {}),
+            *(status for status in operation["responses"] if status != "default"),
+        }
+        assert told <= set(re.findall(r"<code[^>]*>([^<]+)</code>", section))
+    for name, schema in schemas.items():
+        section = page[page.index(f' id="schema-{name}"') :].partition("</details>")[0]
+        assert set(schema.get("properties", {})) <= set(re.findall(r"<code>([^<]+)</code>", section))
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,6 @@ ACCESS: Final[Mapping[str, Mapping[str, Right | None]]] = {
     "/v2/models/{model}/infer": {"POST": "read"},
     "/": {"GET": PUBLIC},
     "/docs": {"GET": PUBLIC},
-    "/docs/{file}": {"GET": PUBLIC},
     "/openapi.json": {"GET": PUBLIC},
     "/ui/assets/{tag}/{file}": {"GET": PUBLIC},
     "/ui": {"GET": "read"},

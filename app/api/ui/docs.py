@@ -1,30 +1,37 @@
-"""`/` says what this service is, or leads to the pages; `/docs` is Swagger UI, which needs no internet."""
+"""`/` says what this service is, or leads to the pages; `/docs` is `/openapi.json` for people."""
 
 from __future__ import annotations
 
-from importlib.metadata import distribution
-from pathlib import Path
-from typing import Final
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
 
-from fastapi import APIRouter, Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from fastapi import APIRouter, FastAPI, Request
+from starlette.responses import JSONResponse, Response
 
 from ... import __version__
-from ...errors import NotFound
 from ..negotiation import choose_output
 from ..operation import Handler, Operation
 from .rendering import HTML, render
 
 router = APIRouter(include_in_schema=False, route_class=Operation)
 
-#: Taken for its copy of Swagger UI alone, and so found without being imported.
-_SWAGGER_UI: Final = Path(str(distribution("fastapi-offline").locate_file("fastapi_offline/static")))
-_FILES: Final = {
-    "favicon.png": "image/png",
-    "swagger-ui-bundle.js": "text/javascript",
-    "swagger-ui.css": "text/css",
-}
 _ANSWERS: Final = {"json": ("application/json",), "html": ("text/html",)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """An operation as the page shows it. HEAD is as GET, and is not shown.
+
+    Attributes:
+        scope: what a token must have; empty where none is needed.
+        content: the operation as the document has it.
+    """
+
+    method: str
+    path: str
+    scope: str
+    content: dict[str, Any]
 
 
 @router.get("/")
@@ -55,28 +62,28 @@ async def _index(request: Request) -> Response:
 @router.get("/docs")
 @router.head("/docs")
 def docs() -> Handler:
-    """Swagger UI over `/openapi.json`."""
-
-    async def answer(request: Request) -> Response:
-        return Response(render("docs.html", request.scope, {}), media_type=HTML)
-
-    return answer
+    """The operations of `/openapi.json` and what they take and give."""
+    return _docs
 
 
-@router.get("/docs/{file}")
-@router.head("/docs/{file}")
-def docs_file(file: str) -> Handler:
-    """A script, style or icon of Swagger UI.
+async def _docs(request: Request) -> Response:
+    values = {"reference": _reference(request.app)}
+    return Response(render("docs.html", request.scope, values), media_type=HTML)
 
-    Raises:
-        NotFound: there is no such file.
-    """
-    if file not in _FILES:
-        raise NotFound(f"There is no page /docs/{file}.")
-    media_type = _FILES[file]
 
-    async def answer(_: Request) -> Response:
-        headers = {"Cache-Control": "max-age=3600"}
-        return FileResponse(_SWAGGER_UI / file, media_type=media_type, headers=headers)
-
-    return answer
+@lru_cache(maxsize=1)
+def _reference(app: FastAPI) -> str:
+    """What is the same in every answer, and takes the longest to write; HTML."""
+    document = app.openapi()
+    calls: dict[str, list[_Call]] = {}
+    for path, methods in document["paths"].items():
+        for method, content in methods.items():
+            if method != "head":
+                scope = content["security"][0]["bearer"][0] if content["security"] else ""
+                calls.setdefault(content["tags"][0], []).append(_Call(method, path, scope, content))
+    values = {
+        "description": document["info"]["description"],
+        "sections": [(tag["name"], tag["description"], calls[tag["name"]]) for tag in document["tags"]],
+        "schemas": document["components"]["schemas"],
+    }
+    return render("reference.html", {}, values).decode()

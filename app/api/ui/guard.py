@@ -49,7 +49,7 @@ class GuardedPages:
             send = _Pages(scope, send).send if shows else _with_headers(send)
             if scope["method"] not in ("GET", "HEAD") and is_of_foreign_page(scope["headers"], ()):
                 return problem_response(403, "foreign_page", _FOREIGN)(scope, receive, send)
-        elif path in ("/", "/docs") or path.startswith("/docs/"):
+        elif path in ("/", "/docs"):
             send = _with_headers(send)
         return self._app(scope, receive, send)
 

@@ -44,10 +44,16 @@ def drive(
         EngineDied: processes are killed again and again.
         ShardsmithError: the store fails, or the publication; the same again goes on.
     """
-    if not _do(engine, lambda: imports.tasks(dataset, import_id, index=index, of=of), on_outcome):
-        return imports.follow(dataset, import_id)
-    while wait and imports.follow(dataset, import_id).state == "running":
-        pause(_AGAIN_S)
+    while True:
+        if not _do(engine, lambda: imports.tasks(dataset, import_id, index=index, of=of), on_outcome):
+            return imports.follow(dataset, import_id)
+        status = imports.follow(dataset, import_id)
+        while wait and status.state == "running":
+            pause(_AGAIN_S)
+            status = imports.follow(dataset, import_id)
+        # A range of others has failed, now or in an earlier run: trying it tells whether it still does.
+        if not wait or status.state != "stopped" or status.is_decided:
+            break
 
     def spread(shards: UnwrittenShards, write_here: Callable[[UnwrittenShards], None]) -> None:
         mine = shards.share(index, of) if wait else shards

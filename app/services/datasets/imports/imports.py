@@ -302,7 +302,7 @@ class Imports:
         return allowed is None or all(is_allowed(url, allowed) for url in (plan.request.source, *listed))
 
     def tasks(self, dataset: str, import_id: str, *, index: int = 0, of: int = 1) -> list[Task]:
-        """What is left to do; only every `of`-th range, from the one with that index.
+        """What is left to do: every `of`-th range, from the one with that index, then all that have failed.
 
         Raises:
             NotFound: there is no such import (`import_not_found`).
@@ -313,9 +313,10 @@ class Imports:
         if book.decision() is not None:
             return []
         notes = book.read()
+        own = range(index, plan.num_ranges, of)
         return [
             Task(dataset, import_id, number, notes.attempts.get(number, 0))
-            for number in range(index, plan.num_ranges, of)
+            for number in (*own, *(number for number in sorted(notes.failed) if number not in own))
             if not notes.is_decided(number)
         ]
 

@@ -219,6 +219,24 @@ def test_processes_that_wait_for_one_another_each_write_their_shards(folder: Pat
         assert mine == {f"{number:05}-of-{SHARDS:05}" for number in range(index, SHARDS, of)}
 
 
+def test_a_process_that_waits_finds_out_whether_what_had_failed_still_does(folder: Path) -> None:
+    store = open_store("memory://")
+    imports = imports_at(store)
+    import_id = begin(imports, folder, PLAIN)
+
+    def run(index: int, *, wait: bool = False) -> str:
+        return drive(imports, "d", import_id, HereEngine(imports), index=index, of=2, wait=wait).state
+
+    assert run(0) == "running"
+    (folder / "2.ndjson").rename(folder / "away")
+    assert run(1) == "stopped"
+    assert run(0, wait=True) == "stopped"
+    (folder / "away").rename(folder / "2.ndjson")
+    with mock.patch.object(driving, "pause", lambda _: run(1)):
+        assert run(0, wait=True) == "done"
+    assert version_of(store) == run_alone(folder, PLAIN)
+
+
 def test_tasks_have_all_shards_once() -> None:
     shards = UnwrittenShards("d", "1.0.0", tuple(range(3, 30)), shuffled=False)
     for processes in (1, 2, 8, 100):

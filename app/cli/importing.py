@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from collections.abc import Mapping
 from contextlib import closing, redirect_stdout
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -178,8 +180,20 @@ def _request(source: str, given: dict[str, Any], limits: Limits) -> ImportReques
 
 
 def _key_of(request: ImportRequest) -> str:
-    """The same for the same request, so that the same command goes on."""
-    return hashlib.sha256(json.dumps(request.to_json()).encode()).hexdigest()[:32]
+    """The same for the same request, so that the same command goes on.
+
+    Only what is not by default counts, so that it also does in a release that has more options; and not what
+    becomes of a range that cannot be read, so that one that stopped there can go on without it.
+    """
+    usual = type(request)(source="").to_json()
+    told = _without(usual, replace(request, on_error="stop").to_json())
+    if told.get("publish") is not None:
+        told["publish"] = _without(usual["publish"], told["publish"])
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:32]
+
+
+def _without(usual: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value != usual[name]}
 
 
 def _engine(local: Local, given: dict[str, Any]) -> Engine:
@@ -246,7 +260,8 @@ def describe(status: ImportStatus) -> str:
         {
             "done": "Done." if status.version is None else f"Version {status.version} is published.",
             "cancelled": "The import was cancelled.",
-            "stopped": "It stopped. The same command goes on once the source can be read.",
+            "stopped": "It stopped. The same command goes on once the source can be read, or, with "
+            "--on-error skip, without what cannot.",
         }.get(status.state, "Other processes have the rest to do.")
     )
     return "\n".join(lines)

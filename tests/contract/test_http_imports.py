@@ -68,11 +68,23 @@ def test_a_range_that_cannot_be_read_is_told(importing: httpx.Client, incoming: 
     begun = importing.post("/v1/datasets/b/imports", json={"source": f"file://{incoming}/bad.jsonl"})
     assert begun.status_code == 422  # the schema comes from the first rows
     importing.put("/v1/datasets/b", json={"schema": {"features": {"id": {"dtype": "int64"}}}})
-    begun = importing.post("/v1/datasets/b/imports", json={"source": f"file://{incoming}/bad.jsonl"})
+    request, key = {"source": f"file://{incoming}/bad.jsonl", "publish": None}, {"Idempotency-Key": "b"}
+    begun = importing.post("/v1/datasets/b/imports", json=request, headers=key)
     told = followed(importing, begun.headers["Location"])
     assert told["state"] == "stopped"
     [failure] = told["failures"]
     assert (failure["object"], failure["row"], failure["start"]) == ("bad.jsonl", 1, 0)
+    # It goes on without that range.
+    again = importing.post("/v1/datasets/b/imports", json={**request, "on_error": "skip"}, headers=key)
+    assert (again.status_code, again.headers["Location"]) == (200, begun.headers["Location"])
+    wait_for(lambda: importing.get(again.headers["Location"]).json()["state"] == "done")
+    assert importing.get(again.headers["Location"]).json()["ranges_left_out"] == 1
+
+
+def test_a_cancelled_import_stays_cancelled(importing: httpx.Client, incoming: Path) -> None:
+    importing.put("/v1/datasets/h", json={"schema": {"features": {"id": {"dtype": "int64"}}}})
+    begun = importing.post("/v1/datasets/h/imports", json={"source": f"file://{incoming}/bad.jsonl"})
+    assert followed(importing, begun.headers["Location"])["state"] == "stopped"
     cancelled = importing.delete(begun.headers["Location"])
     assert (cancelled.status_code, cancelled.json()["state"]) == (200, "cancelled")
     assert importing.get(begun.headers["Location"]).json() == cancelled.json()

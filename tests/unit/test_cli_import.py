@@ -6,12 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from app.cli.commands import main
+from app.cli.importing import _key_of
+from app.services.datasets.imports.request import ImportRequest
+from app.services.datasets.objects.publish_options import PublishOptions
 from tests.processes import descendants
 from tests.waiting import wait_for
 
@@ -111,7 +115,27 @@ def test_a_range_that_cannot_be_read_is_named(source: Path) -> None:
     result = call(source, "--processes", "1")
     assert result.exit_code == 3
     assert "of 4.ndjson: " in result.stdout
-    assert "It stopped." in result.stdout
+    assert "It stopped. The same command goes on" in result.stdout
+    result = call(source, "--processes", "1", "--on-error", "skip", "--json")
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["rows"], told["ranges_left_out"]) == (0, 2000, 1)
+
+
+def test_a_later_release_knows_the_same_command_by_the_same_key() -> None:
+    publish = PublishOptions(shuffle=True, fractions={"train": "0.5", "test": "0.5"})
+    requests = [
+        ImportRequest(source="s3://b/x"),
+        ImportRequest(source="s3://b/x", split="a"),
+        ImportRequest(source="s3://b/x", publish=publish),
+    ]
+    # What is stored under another key is stored twice: never change these.
+    assert [_key_of(request) for request in requests] == [
+        "c86bb886501316dc9e93fb92b1eb9130",
+        "d366ffd78cb197054e319e6f28fe2f81",
+        "696671c174def3c4688a52b3e0844e6e",
+    ]
+    assert _key_of(replace(requests[0], on_error="skip")) == _key_of(requests[0])
+    assert _key_of(replace(requests[0], publish=None)) != _key_of(requests[0])
 
 
 def test_a_source_that_is_not_there_is_not_found(source: Path) -> None:

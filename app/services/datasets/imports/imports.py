@@ -138,6 +138,8 @@ class Imports:
     def begin(self, dataset: str, request: ImportRequest, key: str | None = None) -> tuple[str, bool]:
         """Plan an import, or find it if it was begun with that key; its id, and whether it is new.
 
+        One that was to stop at a range that cannot be read may be told to skip it: from then on it does.
+
         Raises:
             MalformedInput: a source that is none, or not allowed (`source_not_allowed`).
             UnprocessableInput: nothing is there to import (`source_not_found`, `no_records`), or the key was
@@ -152,7 +154,7 @@ class Imports:
             request = replace(request, schema=check_transforms(request.schema))
         import_id = secrets.token_hex(16) if key is None else id_of_key(check_idempotency_key(key))
         if key is not None and (found := self._find(dataset, import_id)) is not None:
-            return self._require_same(found, request), False
+            return self._take_up(dataset, found, request), False
         source = open_source(request.source)
         objects, form, passed_over = _choose_objects(source, request, self._allowed)
 
@@ -183,7 +185,7 @@ class Imports:
             num_objects=len(objects),
             passed_over=passed_over,
         )
-        return self._require_same(plan, request), True
+        return self._take_up(dataset, plan, request), True
 
     def _find(self, dataset: str, import_id: str) -> ImportPlan | None:
         try:
@@ -191,12 +193,16 @@ class Imports:
         except NotFound:
             return None
 
-    def _require_same(self, plan: ImportPlan, request: ImportRequest) -> str:
-        if dump_json(plan.request.to_json()) != dump_json(request.to_json()):
+    def _take_up(self, dataset: str, plan: ImportPlan, request: ImportRequest) -> str:
+        """The id of an import that was planned, if it is the one that is asked for."""
+        planned = replace(plan.request, on_error=request.on_error)
+        if dump_json(planned.to_json()) != dump_json(request.to_json()):
             raise UnprocessableInput(
                 "This idempotency key was used for another import. Use a new key.",
                 code="idempotency_key_reused",
             )
+        if request.on_error != plan.request.on_error == "stop":
+            NoteBook(self._datasets.open(dataset), plan.import_id).skip()
         return plan.import_id
 
     def _settle_schema(
@@ -350,7 +356,7 @@ class Imports:
             stored = self._append(dataset.name, plan, index, key, part)
         except InputError as error:
             failure = describe_failure(index, part, error)
-            if plan.request.on_error == "stop":
+            if plan.request.on_error == "stop" and not book.skips():
                 book.failed(index, failure)
                 return Outcome(index, "failed", part.num_bytes, failure=failure)
             # Taken first: another process may have stored the rows, or still be about to.

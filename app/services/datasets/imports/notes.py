@@ -113,6 +113,7 @@ class NoteBook:
         self._store = dataset.store
         self._folder = dataset.layout.import_(import_id)
         self._ranges = f"{self._folder}/ranges"
+        self._skip = f"{self._folder}/skip"
         self._refusal = f"{self._folder}/refusal"
         self._decision = f"{self._folder}/decision"
         self._end = f"{self._folder}/end"
@@ -171,6 +172,14 @@ class NoteBook:
             value: FailureJson = read_again(lambda: open_json(self._store.get(key), key))["failure"]
             return value
         return None
+
+    def skip(self) -> None:
+        """Note that ranges which cannot be read are left out from now on, whatever the plan says."""
+        create_once(self._store, self._skip, seal_json({"nonce": new_nonce()}))
+
+    def skips(self) -> bool:
+        """Whether `skip` was noted."""
+        return self._read(self._skip) is not None
 
     def refused(self, error: ShardsmithError) -> None:
         """Note why the rows cannot be published; the last one who has tried is right."""

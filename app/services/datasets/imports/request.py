@@ -68,7 +68,8 @@ class ImportRequest:
         split: the split that the rows go to.
         schema: of the rows, transforms included; None is that of the dataset, else it is inferred.
         range_bytes: how much of a large object is appended at a time.
-        on_error: what becomes of the import if a range cannot be read.
+        on_error: what becomes of the import if a range cannot be read. It makes no other import: one that was
+            to stop may be told to skip.
         evolve, message, undeclared, nonfinite, lossy, delimiter: as of an append.
         publish: how the rows are published at the end; None does not.
 

@@ -56,6 +56,8 @@ class ImportRuns:
         self._clock = clock
         self._lock = threading.Lock()
         self._running: set[_Run] = set()
+        #: Of these, the ones that were to go on while they may have been at their end.
+        self._again: set[_Run] = set()
         #: What others run: how its object looked, and when it began to.
         self._others: dict[_Run, tuple[object, float]] = {}
         self._stop = threading.Event()
@@ -101,7 +103,7 @@ class ImportRuns:
             )
 
     def start(self, dataset: str, import_id: str) -> None:
-        """Go on with an import, unless this replica is at it.
+        """Go on with an import; one that this replica is at goes on once more at its end.
 
         Raises:
             Overloaded: too many are under way (`too_many_imports`).
@@ -110,6 +112,7 @@ class ImportRuns:
         run = (dataset, import_id)
         with self._lock:
             if run in self._running:
+                self._again.add(run)
                 return
             self.require_room()
             self._running.add(run)
@@ -123,20 +126,28 @@ class ImportRuns:
             raise
 
     def _run(self, run: _Run) -> None:
+        while True:
+            is_over = self._drive(run)
+            with self._lock:
+                if run not in self._again:
+                    self._running.discard(run)
+                    break
+                self._again.discard(run)
+        if is_over:
+            self._forget(run)
+
+    def _drive(self, run: _Run) -> bool:
+        """Whether nobody has to go on with it."""
         dataset, import_id = run
-        is_over = True
         try:
             drive(self._imports, dataset, import_id, HereEngine(self._imports))
         except ShardsmithError as error:
-            # What is wrong with what was asked for stays wrong; else it is tried again, here or elsewhere.
-            is_over = isinstance(error, InputError)
             logger.warning("import %s into %s stopped: %s", import_id, dataset, error.detail)
+            # What is wrong with what was asked for stays wrong; else it is tried again, here or elsewhere.
+            return isinstance(error, InputError)
         except Exception:
             logger.exception("import %s into %s stopped", import_id, dataset)
-        finally:
-            self._running.discard(run)
-            if is_over:
-                self._forget(run)
+        return True
 
     def look(self) -> None:
         """Say what is run here, and go on with what others have left.

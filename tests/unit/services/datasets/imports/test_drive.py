@@ -232,7 +232,7 @@ def test_a_process_that_waits_finds_out_whether_what_had_failed_still_does(folde
     assert run(1) == "stopped"
     assert run(0, wait=True) == "stopped"
     (folder / "away").rename(folder / "2.ndjson")
-    with mock.patch.object(driving, "pause", lambda _: run(1)):
+    with mock.patch.object(driving, "pause", side_effect=lambda _: run(1)):
         assert run(0, wait=True) == "done"
     assert version_of(store) == run_alone(folder, PLAIN)
 

@@ -241,7 +241,7 @@ def test_a_key_stands_for_one_import(world: World) -> None:
     write_ndjson(world.folder / "a.ndjson", 0, 10)
     import_id, _ = world.imports.begin("d", world.request(), "k")
     with pytest.raises(UnprocessableInput) as caught:
-        world.imports.begin("d", world.request(on_error="skip"), "k")
+        world.imports.begin("d", world.request(split="test"), "k")
     assert caught.value.code == "idempotency_key_reused"
     assert world.imports.begin("d", world.request(), "other")[0] != import_id
 
@@ -286,6 +286,21 @@ def test_ranges_that_cannot_be_read_are_left_out_and_told(world: World) -> None:
     ids = {57, *(row["id"] for row in lost)}
     assert world.read() == [i for i in range(100) if i not in ids]
     assert status.num_records == 100 - len(lost)
+
+
+def test_an_import_that_has_stopped_at_a_range_may_go_on_without_it(world: World) -> None:
+    rows = [json.dumps(row) for row in _rows(0, 100)]
+    rows[57] = '{"id": "no number", "t": ""}'
+    (world.folder / "a.ndjson").write_text("\n".join(rows) + "\n")
+    stopped = world.run(world.request())
+    assert (stopped.state, stopped.left_out) == ("stopped", 0)
+    assert 0 < stopped.num_records < 57
+    status = world.run(world.request(on_error="skip"))
+    assert (status.state, status.left_out, len(status.failures)) == ("done", 1, 1)
+    assert status.plan.import_id == stopped.plan.import_id
+    ids = world.read()
+    assert (len(ids), len(set(ids))) == (status.num_records, status.num_records)
+    assert world.run(world.request()).state == "done"
 
 
 def test_what_was_stored_is_never_said_to_be_left_out(world: World) -> None:

@@ -50,14 +50,14 @@ def replicas(tmp_path: Path, client: Client, store: FaultStore) -> Replicas:
 
 
 class Held:
-    """A store at which notes on ranges that are done have to wait."""
+    """A store at which notes on ranges wait: before one that is done is written, after one that failed."""
 
     def __init__(self, store: ObjectStore) -> None:
         self.reached, self.may_go_on = threading.Event(), threading.Event()
         self.store = FaultStore(store, self._fault)
 
     def _fault(self, when: When, operation: Operation, key: str) -> None:
-        if when == "before" and operation == "put" and ".done." in key:
+        if operation == "put" and (".done." if when == "before" else ".failed.") in key:
             self.reached.set()
             assert self.may_go_on.wait(120)
 
@@ -102,6 +102,20 @@ def test_an_import_whose_replica_says_that_it_runs_is_left_to_it(replicas: Repli
         other.look()
         replicas.now += SILENT_S - 1
     assert other.num_running == 0
+    held.may_go_on.set()
+    replicas.wait_until_over(runs)
+    assert replicas.follow().state == "done"
+
+
+def test_an_import_that_is_to_go_on_just_as_it_stops_goes_on(replicas: Replicas, held: Held) -> None:
+    runs = replicas.replica(held.store)
+    [file] = replicas.world.folder.glob("*.ndjson")
+    file.rename(file.with_suffix(".away"))
+    runs.start("d", replicas.import_id)
+    assert held.reached.wait(120)
+    assert replicas.follow().state == "stopped"
+    file.with_suffix(".away").rename(file)
+    runs.start("d", replicas.import_id)
     held.may_go_on.set()
     replicas.wait_until_over(runs)
     assert replicas.follow().state == "done"

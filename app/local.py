@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ class OpenImports:
         given, processes: as of `open_local`.
     """
 
-    given: tuple[tuple[str, Any], ...]
+    given: tuple[tuple[str, Any], ...] = field(repr=False)
     processes: int
 
     @classmethod

@@ -201,10 +201,11 @@ def _engine(local: Local, given: dict[str, Any]) -> Engine:
     from ..local import OpenImports, default_processes
     from ..services.datasets.imports.engines import HereEngine, LocalEngine, RayEngine
 
-    settings = _settings(given)
-    if local.settings.import_engine == "ray" and given["index"] is None:
+    # Said to each: the environment of a node of Ray need not be that of this process.
+    place = {"storage_url": local.settings.storage_url}
+    if local.settings.import_engine == "ray" and given["index"] is None and given["processes"] is None:
         try:
-            return RayEngine(OpenImports.of(settings, 1), local.settings.ray_address)
+            return RayEngine(OpenImports.of(place, 1), local.settings.ray_address)
         except ImportError as error:
             raise CannotStart(
                 "Ray is not installed. Install it with: pip install 'shardsmith[service,ray]'"
@@ -213,7 +214,7 @@ def _engine(local: Local, given: dict[str, Any]) -> Engine:
     return (
         HereEngine(local.imports)
         if processes == 1
-        else LocalEngine(OpenImports.of(settings, processes), processes)
+        else LocalEngine(OpenImports.of(place, processes), processes)
     )
 
 

@@ -122,10 +122,15 @@ class Import:
         self._data = folder / "data"
         program = str(Path(sys.executable).with_name("shardsmith"))
         self._command = [
-            program, "import", str(folder / "source"), "--dataset", DATASET, "--data", str(self._data),
+            program, "import", str(folder / "source"), "--dataset", DATASET,
             "--engine", "ray", "--json", *options,
         ]  # fmt: skip
-        self._environment = {**os.environ, "SHARDSMITH_RAY_ADDRESS": address}
+        # Of the driver alone: the nodes are told by it where the store is.
+        self._environment = {
+            **os.environ,
+            "SHARDSMITH_RAY_ADDRESS": address,
+            "SHARDSMITH_STORAGE_URL": self._data.as_uri(),
+        }
 
     def start(self) -> "subprocess.Popen[str]":
         return subprocess.Popen(

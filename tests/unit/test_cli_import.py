@@ -162,6 +162,15 @@ def test_what_cannot_be_done_is_one_line(
     assert said in result.stderr
 
 
+@pytest.mark.parametrize("options", [("--processes", "1"), ("--index", "0", "--of", "1")])
+def test_options_go_before_the_engine_of_the_environment(
+    source: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("SHARDSMITH_IMPORT_ENGINE", "ray")
+    monkeypatch.setenv("SHARDSMITH_RAY_ADDRESS", "127.0.0.1:1")  # where there is none
+    assert call(source, *options).exit_code == 0
+
+
 @pytest.mark.campaign
 def test_a_ray_cluster_makes_the_same_shards(source: Path) -> None:
     pytest.importorskip("ray")

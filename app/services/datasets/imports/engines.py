@@ -209,8 +209,8 @@ class RayEngine:
             if isinstance(error.cause, ShardsmithError):
                 raise error.cause from None
             raise
-        except ray.exceptions.WorkerCrashedError as error:
-            raise EngineDied("A worker of the cluster was killed again and again.") from error
+        except ray.exceptions.RayError as error:  # also where the node died, or had too little memory
+            raise EngineDied(f"A task of the cluster was broken off again and again: {error}") from error
         return outcome
 
 

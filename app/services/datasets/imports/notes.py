@@ -91,15 +91,14 @@ class Notes:
         left: the ranges that were left out, and by the note of which attempt.
         attempts: how many attempts of a range can never be any more.
         failed: the names of notes on failures.
-        first, last: when the first and the last note on a range that is done was written.
+        moments: when the note on each range that is done was written.
     """
 
     done: dict[int, tuple[int, int]] = field(default_factory=dict)
     left: dict[int, int] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
-    first: datetime | None = None
-    last: datetime | None = None
+    moments: dict[int, datetime] = field(default_factory=dict)
 
     def is_decided(self, index: int) -> bool:
         """Whether nothing is left to do for a range."""
@@ -129,9 +128,7 @@ class NoteBook:
             index = int(found["index"])
             if found["rows"] is not None:
                 notes.done[index] = (int(found["rows"]), int(found["bytes"]))
-                moment = info.last_modified
-                notes.first = moment if notes.first is None else min(notes.first, moment)
-                notes.last = moment if notes.last is None else max(notes.last, moment)
+                notes.moments[index] = info.last_modified
             elif found["attempt"] is not None:
                 attempt = int(found["attempt"])
                 if info.size > DEAD_BYTES:

@@ -18,6 +18,8 @@ State = Literal["running", "stopped", "publishing", "done", "cancelled"]
 
 #: Failures that are told; further ones are counted.
 _TOLD: Final = 100
+#: Ranges that the rate goes by: an import may have stood still before them.
+_RECENT: Final = 20
 
 
 class ImportJson(TypedDict):
@@ -51,7 +53,8 @@ class ImportStatus:
         done, left_out: how many ranges.
         num_records, num_bytes: of the ranges that are done, as they are stored.
         source_bytes: of the same in the source.
-        bytes_per_second: of the source, from the first range done to the last; None if it cannot be told.
+        bytes_left: of the source, what is neither done nor left out.
+        bytes_per_second: of the source, by the ranges that were done last; None if it cannot be told.
         failures: of ranges that were left out, or failed and are not done; the first of them.
         refusal: why the rows, which are all stored, could not be published.
         version: that was published.
@@ -65,6 +68,7 @@ class ImportStatus:
     num_records: int
     num_bytes: int
     source_bytes: int
+    bytes_left: int
     bytes_per_second: float | None
     failures: tuple[FailureJson, ...]
     refusal: RefusalJson | None
@@ -100,7 +104,7 @@ class ImportStatus:
         }
         if self.bytes_per_second is not None and not self.has_ended:
             told["bytes_per_second"] = round(self.bytes_per_second, 1)
-            told["seconds_left"] = round((plan.num_bytes - self.source_bytes) / self.bytes_per_second, 1)
+            told["seconds_left"] = round(self.bytes_left / self.bytes_per_second, 1)
         if self.refusal is not None:
             told["refusal"] = self.refusal
         if self.version is not None:
@@ -122,7 +126,7 @@ def status_of(
     failed = [index for index in notes.failed if not notes.is_decided(index)]
     told = sorted([*left, *failed])[:_TOLD]
     failures = tuple(found for index in told if (found := book.failure(index, notes)) is not None)
-    source_bytes = sum(ranges[index].num_bytes for index in done)
+    source_bytes, left_bytes = (sum(ranges[index].num_bytes for index in some) for some in (done, left))
     refusal = None
     state: State = "running"
     if decision == "cancel":
@@ -143,17 +147,19 @@ def status_of(
         sum(rows for rows, _ in done.values()),
         sum(num_bytes for _, num_bytes in done.values()),
         source_bytes,
-        _rate(notes, source_bytes),
+        plan.num_bytes - source_bytes - left_bytes,
+        _rate(notes, ranges),
         failures,
         refusal,
         None if ended is None else ended["version"],
     )
 
 
-def _rate(notes: Notes, source_bytes: int) -> float | None:
-    if notes.first is None or notes.last is None:
+def _rate(notes: Notes, ranges: Sequence[Range]) -> float | None:
+    if not notes.moments:
         return None
-    seconds = (notes.last - notes.first).total_seconds()
-    # The time that the first range took is not known: it counts as the others do.
-    seconds *= len(notes.done) / max(1, len(notes.done) - 1)
-    return source_bytes / seconds if seconds > 0 and source_bytes else None
+    since, *moments = sorted((moment, index) for index, moment in notes.moments.items())[-_RECENT:]
+    # When the first of them began is not known: it only says when the others did.
+    num_bytes = sum(ranges[index].num_bytes for _, index in moments)
+    seconds = (moments[-1][0] - since[0]).total_seconds() if moments else 0.0
+    return num_bytes / seconds if seconds > 0 and num_bytes else None

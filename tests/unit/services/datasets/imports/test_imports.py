@@ -8,6 +8,7 @@ import os
 import random
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ from app.storage.source_objects import SourceObject
 from tests.arrow_rows import as_arrow
 from tests.frames import frame
 from tests.rows import Client
-from tests.stores import FaultStore
+from tests.stores import FaultStore, TimedStore
 from tests.waiting import PATIENCE_S
 from tests.zstandard import zstd
 
@@ -301,6 +302,25 @@ def test_an_import_that_has_stopped_at_a_range_may_go_on_without_it(world: World
     ids = world.read()
     assert (len(ids), len(set(ids))) == (status.num_records, status.num_records)
     assert world.run(world.request()).state == "done"
+
+
+def test_the_time_left_goes_by_what_was_done_last(tmp_path: Path, client: Client) -> None:
+    store = TimedStore(client.store)
+    world = World(tmp_path, Client(store))
+    rows = [f'{{"id":{1000 + i}}}'.ljust(5999) + "\n" for i in range(60)]
+    rows[30] = '{"id":"aa"}'.ljust(5999) + "\n"
+    (world.folder / "a.ndjson").write_text("".join(rows))
+    import_id, _ = world.imports.begin("d", world.request(range_bytes=6000, on_error="skip"), "k")
+    tasks = world.imports.tasks("d", import_id)
+    assert len(tasks) == 60
+    assert "seconds_left" not in world.imports.follow("d", import_id).to_json()
+    for index, task in enumerate(tasks[:50]):
+        # It stood still for a night.
+        store.advance(timedelta(hours=10) if index == 20 else timedelta(seconds=1000 if index > 20 else 1))
+        world.imports.work(task)
+    told = world.imports.follow("d", import_id).to_json()
+    assert told["bytes_per_second"] == pytest.approx(6, rel=0.1)
+    assert told["seconds_left"] == pytest.approx(10 * 1000, rel=0.1)
 
 
 def test_what_was_stored_is_never_said_to_be_left_out(world: World) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +14,7 @@ import numpy as np
 import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
 
-GOLDEN: Final = Path(__file__).parents[1] / "tests" / "golden" / "tensorflow.json"
+GOLDEN: Final = Path(__file__).parents[1] / "tests" / "golden" / "files" / "tensors"
 #: The dtypes that numpy has and the protocol, too.
 DATATYPES: Final = {
     "bool": "BOOL", "int8": "INT8", "int16": "INT16", "int32": "INT32", "int64": "INT64", "uint8": "UINT8",
@@ -24,12 +23,20 @@ DATATYPES: Final = {
 }  # fmt: skip
 
 
-def tensor_of(case: dict[str, Any]) -> Any:
-    """The tensor of a case, as numpy has it."""
-    if case["dtype"] == "string":
-        values = [bytes.fromhex(value) for value in case["content"]]
-        return np.array([*values, None], object)[:-1].reshape(case["shape"])
-    return np.frombuffer(bytes.fromhex(case["content"]), case["dtype"]).reshape(case["shape"])
+def cases() -> dict[str, Any]:
+    """The tensors by name, as numpy has them."""
+    with np.load(GOLDEN / "dense.npz") as arrays:
+        found = {name: _as_objects(array) for name, array in arrays.items()}
+    return {name: array for name, array in found.items() if dtype_of(array) in DATATYPES}
+
+
+def _as_objects(array: Any) -> Any:
+    """Strings as the client takes them."""
+    return array.astype(object) if array.dtype.kind == "S" else array
+
+
+def dtype_of(array: Any) -> str:
+    return "string" if array.dtype == object else str(array.dtype.name)
 
 
 def input_of(name: str, array: Any, datatype: str) -> Any:
@@ -47,18 +54,18 @@ def serialized_by_service(url: str, array: Any, dtype: str) -> bytes:
     return answer.raise_for_status().content
 
 
-def check(client: Any, url: str, case: dict[str, Any]) -> None:
+def check(client: Any, url: str, name: str, array: Any) -> None:
     """A tensor becomes TensorFlow's message, and that the tensor again."""
-    array, message, datatype = tensor_of(case), bytes.fromhex(case["message"]), DATATYPES[case["dtype"]]
+    message, datatype = (GOLDEN / f"{name}.pb").read_bytes(), DATATYPES[dtype_of(array)]
     wanted = [triton.InferRequestedOutput("x", binary_data=True)]
     result = client.infer(
         "serialize_tensor", [input_of("x", array, datatype)], outputs=wanted, request_id="7"
     )
     assert result.get_response()["id"] == "7"
     [found] = result.as_numpy("x")
-    assert found == message, (case["dtype"], case["shape"])
+    assert found == message, name
     if datatype != "BYTES":
-        assert found == serialized_by_service(url, array, case["dtype"])
+        assert found == serialized_by_service(url, array, dtype_of(array))
     # Without outputs the client asks for all of them as bytes.
     back = client.infer("parse_tensor", [input_of("x", np.array([message, None], object)[:1], "BYTES")])
     again = back.as_numpy("x")
@@ -76,21 +83,21 @@ def main() -> None:
         assert client.is_model_ready(model)
         assert client.get_model_metadata(model)["name"] == model
     assert not client.is_model_ready("resnet")
-    cases = [case for case in json.loads(GOLDEN.read_text())["tensors"] if case["dtype"] in DATATYPES]
-    for case in cases:
-        check(client, url, case)
-    assert {case["dtype"] for case in cases} == set(DATATYPES)
+    arrays = cases()
+    for name, array in arrays.items():
+        check(client, url, name, array)
+    assert set(map(dtype_of, arrays.values())) == set(DATATYPES)
     # Several inputs at once: the outputs that are asked for, in that order, compressed on their way.
-    arrays = {name: np.full(1000, index, np.float32) for index, name in enumerate("abc")}
+    inputs = {name: np.full(1000, index, np.float32) for index, name in enumerate("abc")}
     result = client.infer(
         "serialize_tensor",
-        [input_of(name, array, "FP32") for name, array in arrays.items()],
+        [input_of(name, array, "FP32") for name, array in inputs.items()],
         outputs=[triton.InferRequestedOutput(name) for name in "ca"],
         request_compression_algorithm="gzip",
         response_compression_algorithm="gzip",
     )
     assert [output["name"] for output in result.get_response()["outputs"]] == ["c", "a"]
-    assert result.as_numpy("a")[0] == serialized_by_service(url, arrays["a"], "float32")
+    assert result.as_numpy("a")[0] == serialized_by_service(url, inputs["a"], "float32")
     try:
         client.infer("parse_tensor", [input_of("x", np.zeros(1, np.float32), "FP32")])
     except InferenceServerException as error:
@@ -98,7 +105,7 @@ def main() -> None:
     else:
         raise AssertionError("an input of floats was parsed as a message")
     sys.stdout.write(
-        f"live, ready, metadata; {len(cases)} tensors of {len(DATATYPES)} datatypes, there and back\n"
+        f"live, ready, metadata; {len(arrays)} tensors of {len(DATATYPES)} datatypes, there and back\n"
     )
 
 

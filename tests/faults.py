@@ -71,7 +71,7 @@ def zipped(*members: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> b
     sink = io.BytesIO()
     with zipfile.ZipFile(sink, "w", method) as archive:
         for name, content in members:
-            archive.writestr(name, content)
+            archive.writestr(zipfile.ZipInfo(name), content, method)  # of no date
     return sink.getvalue()
 
 
@@ -107,6 +107,7 @@ def flipped(data: bytes, at: int) -> bytes:
 
 
 RECORD = tensor_forms.framed(example(b"\x1a\x03\x0a\x01\x05"))
+GZIPPED = gzip.compress(RECORD, mtime=0)
 #: A length of 2^40 whose checksum is right.
 LONG = struct.pack("<Q", 2**40) + tensor_forms.masked_crc(struct.pack("<Q", 2**40))
 
@@ -230,15 +231,15 @@ FAULTS = [
     ),
     rows(14, "a bomb in gzip", "tfrecord", lambda: gzip.compress(bomb(), 1), "413 payload_too_large"),
     rows(14, "a bomb in zlib", "tfrecord", lambda: zlib.compress(bomb(), 1), "413 payload_too_large"),
-    rows(17, "gzip that ends early", "tfrecord", gzip.compress(RECORD)[:-9], "400 truncated offset"),
+    rows(17, "gzip that ends early", "tfrecord", GZIPPED[:-9], "400 truncated offset"),
     rows(
         17,
         "a wrong trailer",
         "tfrecord",
-        gzip.compress(RECORD)[:-8] + bytes(8),
+        GZIPPED[:-8] + bytes(8),
         "400 invalid_compression offset",
     ),
-    rows(17, "bytes behind gzip", "tfrecord", gzip.compress(RECORD) + b"more", "400 trailing_bytes offset"),
+    rows(17, "bytes behind gzip", "tfrecord", GZIPPED + b"more", "400 trailing_bytes offset"),
     tensors(
         18,
         "one value for 2^40",

@@ -22,8 +22,9 @@ from ...domain.dtypes import DType
 from ...domain.feature import Feature
 from ...domain.tensor import num_elements
 from ...domain.wording import looks_like_text, printable, size_text
+from .boxes import draw_boxes
 from .features import shape_text
-from .pictures import Box, Painter, Picture, finite_range, real_pieces
+from .pictures import Painter, Picture, finite_range, real_pieces
 
 #: absent: the row has no such value; number, text, bytes: one value; list: several, as text; wave: a signal;
 #: picture: images or a heat map.
@@ -39,7 +40,6 @@ _WAVE_HEIGHT: Final = 36
 #: Pictures in a cell.
 _PICTURES: Final = 4
 _MAX_NESTING: Final = 16
-_BOX_WORDS: Final = ("bbox", "bboxes", "box", "boxes", "bounding_box", "bounding_boxes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +121,16 @@ def _row(features: Sequence[Feature], row: Batch, painter: Painter, extent: Exte
     cells = [
         _cell(feature, column, painter, extent) for feature, column in zip(features, row.columns, strict=True)
     ]
-    boxes = tuple(_boxes(features, row))
-    first = next((cell for cell in cells if cell.kind == "picture"), None)
-    if boxes and first is not None:
-        first.pictures[0].boxes = boxes
+    draw_boxes(features, row, dict(_images(features, row, cells)))
     return cells
+
+
+def _images(features: Sequence[Feature], row: Batch, cells: Sequence[Cell]) -> Iterator[tuple[str, Picture]]:
+    """The values that are one image each."""
+    for feature, column, cell in zip(features, row.columns, cells, strict=True):
+        is_one = len(column.values) == 1 if isinstance(column.values, Strings) else len(feature.shape) == 3
+        if is_one and cell.pictures and not cell.pictures[0].is_map:
+            yield feature.name, cell.pictures[0]
 
 
 def _cell(feature: Feature, column: Column, painter: Painter, extent: Extent) -> Cell:
@@ -342,21 +347,3 @@ _CONTROLS: Final[dict[int, int | str]] = {
     **{code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))},
     0x7F: 0x2421,
 }
-
-
-# Boxes
-
-
-def _boxes(features: Sequence[Feature], row: Batch) -> Iterator[Box]:
-    """Boxes of a row: `[ymin, xmin, ymax, xmax]` in shares of the image, as TFDS and tf.image have them."""
-    for feature, column in zip(features, row.columns, strict=True):
-        name = feature.name.rsplit("/", 1)[-1].lower()
-        shape = feature.shape
-        if name not in _BOX_WORDS or not feature.dtype.is_float or not shape or shape[-1] != 4:
-            continue
-        if not column.count(1) or isinstance(column.values, Strings):
-            continue
-        values = column.values[: 4 * 100].astype(np.float64).reshape(-1, 4)
-        for top, left, bottom, right in values.tolist():
-            if 0 <= left <= right <= 1 and 0 <= top <= bottom <= 1:
-                yield Box(left, top, right - left, bottom - top, feature.name)

@@ -83,18 +83,22 @@ class Picture:
     Attributes:
         alt: what stands in its place.
         words: what it is: format and size.
+        size: width and height of what it shows.
         width, height: in pixels of CSS.
         url: empty where it was not made; then `why` says why not.
         is_enlarged: its pixels are shown as squares.
+        is_map: its colours stand for numbers.
     """
 
     words: str
+    size: tuple[int, int] = (0, 0)
     width: int = 0
     height: int = 0
     url: str = ""
     why: str = ""
     alt: str = ""
     is_enlarged: bool = False
+    is_map: bool = False
     boxes: tuple[Box, ...] = ()
 
 
@@ -128,7 +132,7 @@ class Painter:
                 if head.startswith(_BMP)
                 else Picture("damaged image", why=f"It cannot be decoded: {error.detail}")
             )
-        picture = Picture(_words(header), *self._fit(header.height, header.width))
+        picture = self._picture(_words(header), header.height, header.width)
         try:
             dtype = UINT16 if header.depth == 16 else UINT8
             image = prepare_image(bytes(data), 3 if dtype is UINT8 else 0, dtype)
@@ -150,7 +154,9 @@ class Painter:
         shares = (thinned - low) / ((high - low) or 1.0)
         indexes = np.nan_to_num(shares * 255, nan=0, posinf=255, neginf=0).clip(0, 255).astype(np.uint8)
         colours = np.dstack([_palette()[indexes], np.isfinite(shares).astype(np.uint8) * 255])
-        return self._draw(colours, height, width, "heat map")
+        picture = self._draw(colours, height, width, "heat map")
+        picture.is_map = True
+        return picture
 
     def pixels(self, values: NDArray[Any]) -> Picture:
         """An image of uint8, or of numbers from 0 to 1: `[height, width, channels]`."""
@@ -162,16 +168,16 @@ class Painter:
         return self._draw(shrink(values, rows, columns), height, width, "pixels")
 
     def _draw(self, pixels: Image, height: int, width: int, words: str) -> Picture:
-        picture = Picture(words, *self._fit(height, width))
+        picture = self._picture(words, height, width)
         picture.is_enlarged = picture.width > width
         self._drawn.append((np.ascontiguousarray(pixels), picture))
         return picture
 
-    def _fit(self, height: int, width: int) -> tuple[int, int]:
-        """Width and height, as large as there is room; small pictures are enlarged by a whole number."""
+    def _picture(self, words: str, height: int, width: int) -> Picture:
+        """As large as there is room; small pictures are enlarged by a whole number."""
         share = min(self.width / max(width, 1), self.height / max(height, 1))
         share = min(int(share), _ENLARGED) if share >= 1 else share
-        return max(1, round(width * share)), max(1, round(height * share))
+        return Picture(words, (width, height), max(1, round(width * share)), max(1, round(height * share)))
 
     def paint(self) -> None:
         """Make all pictures that were asked for."""

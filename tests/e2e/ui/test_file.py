@@ -1,15 +1,18 @@
 """The page for a file in Chromium: files of every kind, and those that mean harm."""
 
+import base64
 import io
 import json
 import zipfile
 import zlib
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 from playwright.sync_api import Dialog, Locator, Page
 
+from tests.e2e.service import SSL_CONTEXT
 from tests.e2e.ui.looking import Visit
 from tests.frames import frame
 from tests.images import encode
@@ -103,6 +106,27 @@ def test_arrays_and_images_are_tensors(visit: Visit) -> None:
     page = drop(visit, "picture.png", encode(np.zeros((4, 5, 3), np.uint8), "png"))
     assert all(part in text_of(page) for part in ("png", "4x5x3"))
     assert page.locator("#findings .picture img").evaluate("image => image.naturalWidth") == 5
+
+
+def test_a_record_of_the_object_detection_api_has_its_boxes(visit: Visit) -> None:
+    image = encode(np.zeros((60, 80, 3), np.uint8), "png")
+    row = {
+        "image/encoded": {"b64": base64.b64encode(image).decode()},
+        "image/object/bbox/xmin": [0.25, 0.5],
+        "image/object/bbox/ymin": [0.5, 0.0],
+        "image/object/bbox/xmax": [0.75, 1.0],
+        "image/object/bbox/ymax": [1.0, 0.5],
+        "image/object/class/text": ["cat", "dog"],
+    }
+    url = f"{visit.url}/v1/records/serialize"
+    records = httpx.post(url, json=[row], verify=SSL_CONTEXT).raise_for_status().content
+    page = drop(visit, "train.record", records)
+    drawn = page.locator(".picture svg rect.box")
+    assert [[box.get_attribute(side) for side in ("x", "y", "width", "height")] for box in drawn.all()] == [
+        ["0.25", "0.5", "0.5", "0.5"],
+        ["0.5", "0.0", "0.5", "0.5"],
+    ]
+    visit.look("file-boxes")
 
 
 def test_a_dropped_file_is_looked_at(visit: Visit) -> None:

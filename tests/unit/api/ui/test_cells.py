@@ -163,19 +163,3 @@ def test_what_only_begins_like_an_image_says_why_it_is_not_drawn() -> None:
     assert cell.kind == "picture"
     assert "pixels" in cell.pictures[0].why
     assert not cell.pictures[0].url
-
-
-@pytest.mark.parametrize("box", [[0.1, 0.2, 0.5, 0.6], [0.5, 0.2, 0.1, 0.6], [10, 20, 50, 60], [np.nan] * 4])
-def test_boxes_are_drawn_where_they_are_shares_of_the_image(box: list[float]) -> None:
-    features = [feature("pixels", "uint8", (8, 8, 3)), feature("objects/bbox", "float32", (None, 4))]
-    columns = (
-        Column(np.zeros(192, np.uint8), width=192),
-        Column(np.array(box, np.float32), (np.array([0, 4]),)),
-    )
-    painter = Painter(ImageProcesses(), Budget(Limits()), 128, 96)
-    [[cell, _]] = show_rows(features, [Batch(1, columns)], painter, IN_TABLE)
-    found = [(each.x, each.y, each.width, each.height) for each in cell.pictures[0].boxes]
-    if box[0] == 0.1:
-        assert found == [pytest.approx((0.2, 0.1, 0.4, 0.4), rel=1e-6)]
-    else:
-        assert found == []

@@ -62,6 +62,20 @@ mkdir -p "$4/typescript" && cd "$4/typescript" && cp "$2/typescript/shardsmith.m
 "$1/openapi-typescript" "$3" -o schema.d.ts
 "$1/tsc" --strict --noUncheckedIndexedAccess --noUnusedLocals --target es2022 --module nodenext shardsmith.mts
 """
+#: A copy, since cargo writes a lock beside what it builds.
+_RUST: Final = """
+rm -rf "$2/rust/src" "$2/rust/Cargo.lock" && mkdir -p "$2/rust"
+cp -r "$1/rust/Cargo.toml" "$1/rust/src" "$2/rust" && cd "$2/rust" && cargo build --release --quiet
+"""
+_CRATES: Final = tuple(f"librust-{name}-dev" for name in ("base64", "serde-json", "sha2", "ureq", "uuid"))
+#: Debian's compiler, whatever else is there, and Debian's crates, so that nothing is downloaded.
+_CARGO: Final = (
+    ("PATH", f"/usr/bin{os.pathsep}{os.environ['PATH']}"),
+    ("CARGO_HOME", str(HERE / "cargo")),
+    ("CARGO_TARGET_DIR", str(BUILD / "rust" / "target")),
+    ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver"),
+    ("RUSTFLAGS", "-D warnings"),
+)
 _TSC: Final = MODULES / ".bin" / "tsc"
 
 LANGUAGES: Final = (
@@ -107,6 +121,14 @@ LANGUAGES: Final = (
         check=("Rscript", "-e", "library(curl); library(jsonlite); library(openssl)"),
     ),
     Language("ruby", ("ruby",), ("ruby", EXAMPLES / "ruby" / "shardsmith.rb")),
+    Language(
+        "rust",
+        ("/usr/bin/cargo", "/usr/bin/clippy-driver"),
+        (BUILD / "rust" / "target" / "release" / "shardsmith",),
+        ("sh", "-euc", _RUST, "sh", EXAMPLES, BUILD),
+        environment=_CARGO,
+        check=("dpkg", "-s", *_CRATES),
+    ),
     Language(
         "typescript",
         ("node", str(_TSC)),

@@ -313,6 +313,8 @@ def _drain(samples: list[Sample]) -> Iterator[Sample]:
 def _infer(head: list[Sample], budget: Budget) -> Schema:
     names = dict.fromkeys(extension for sample in head for extension in sample.files)
     check_feature_names([KEY, *names], budget.limits)
+    if not head:
+        return Schema(())
     return Schema((Feature(KEY, TEXT), *(_infer_feature(name, head, budget) for name in names)))
 
 

@@ -97,6 +97,8 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
     blocks = _read(source, budget)
     if options.schema is None:
         head = list(_head(blocks, options))
+        if not any(block.num_rows for block in head):
+            return Records(Schema(()).with_message(options.message), iter(()))
         schema = _infer(head, options).with_message(options.message)
         blocks = chain(drain(head), blocks)
     else:

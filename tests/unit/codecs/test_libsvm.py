@@ -30,7 +30,7 @@ def entries(*pairs: tuple[int, float]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("text", "features", "rows"),
     [
-        ("", ["int64", "sparse float64[1]"], []),
+        ("", [], []),
         (
             "+1 1:0.5\n-1 3:2 4:1e-05\n",
             ["int64", "sparse float64[5]"],

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,12 +23,16 @@ import httpx
 
 from tests.e2e.service import Service, start
 
-from .languages import BUILD, LANGUAGES, Language
-from .proxy import faulty
+from .languages import BUILD, LANGUAGES, PYTHON, Language
+from .proxy import LIES, Faults, faulty
 
 #: Rows of each upload. The last ones come from standard input, which is sent once: this program repeats it.
 FILES: Final = (1, 40, 3_000, 20_000, 2, 300)
 STREAMS: Final = (50, 4_000)
+#: Of each upload that goes on until the proxy has told every lie.
+MORE: Final = 30
+#: What a client may take, with all of its runtime, to upload a file of any size.
+MOST_MIB: Final = 64
 #: A hang takes longer.
 TIMEOUT_S: Final = 300
 _MOST_REPEATS: Final = 20
@@ -92,14 +96,16 @@ def judge(language: Language, service: Service, folder: Path, seed: int) -> str:
     dataset, first = f"from_{language.name}", 0
     with faulty(service.url, f"{seed} {language.name}") as (url, faults):
         client = Client(language, url, folder)
-        for i, number in enumerate((*FILES, *STREAMS)):
+        for i, number in enumerate(sizes(faults)):
             body = folder / f"{i}.ndjson"
             write_rows(body, first, number)
             first += number
-            if i < len(FILES):
-                said = client.succeed("put", dataset, body, "application/x-ndjson", f"key-{i}")
-            else:
+            if number in STREAMS:
                 said = put_stream(client, dataset, body, f"key-{i}")
+                assert not (faults.without_digest and language.digests_streams), "a stream without a digest"
+            else:
+                said = client.succeed("put", dataset, body, "application/x-ndjson", f"key-{i}")
+                assert not faults.without_digest, "a file without a digest"
             assert said.split() == [str(number), "rows"], f"{language.name} said {said!r} of {number} rows"
         refuse_bad_bodies(client, Client(language, service.url, folder), dataset, folder)
         version = client.succeed("publish", dataset).strip()
@@ -112,7 +118,15 @@ def judge(language: Language, service: Service, folder: Path, seed: int) -> str:
         client.succeed("get", dataset, version, folder / "version")
     check_files(service, dataset, version, folder / "version", first)
     came = f"{faults.came.total()} faults of {len(faults.came)} kinds"
-    return f"{first:,} rows of {len(FILES) + len(STREAMS)} uploads once each, through {came}"
+    return f"{first:,} rows of {i + 1} uploads once each, through {came}"
+
+
+def sizes(faults: Faults) -> Iterator[int]:
+    """Rows of each upload: files until each lie about a body was told, then streams."""
+    yield from FILES
+    while not faults.came.keys() >= LIES:
+        yield MORE
+    yield from STREAMS
 
 
 def put_stream(client: Client, dataset: str, body: Path, key: str) -> str:
@@ -172,11 +186,11 @@ def run_examples(names: list[str], seed: int) -> None:
                 print(f"{name}: {result.result()}", flush=True)
 
 
-def prepared(names: list[str]) -> list[Language]:
+def prepared(names: list[str], languages: Sequence[Language] = LANGUAGES) -> list[Language]:
     """The languages that are here, compiled; of the others it prints what they lack."""
     BUILD.mkdir(parents=True, exist_ok=True)
     found = []
-    for language in LANGUAGES:
+    for language in languages:
         if names and language.name not in names:
             continue
         if language.is_there():
@@ -198,27 +212,35 @@ def serving(folder: Path) -> Iterator[Service]:
         service.stop()
 
 
-def run_large(names: list[str], mib: int = 1024) -> None:
-    """Print what each client takes in memory while it uploads `mib` MiB, and how long."""
+def run_large(names: list[str], mib: int) -> None:
+    """Print what each client takes in memory while it uploads a file of `mib` MiB, and how long.
+
+    Raises:
+        SystemExit: a client took `MOST_MIB` or more, and which.
+    """
+    too_large = []
     with tempfile.TemporaryDirectory() as scratch, serving(Path(scratch)) as service:
-        body = Path(scratch, "large.csv")
-        row = "1," * 127 + "1\n"
+        body = Path(scratch, "large.ndjson")
+        row = json.dumps({"text": "x" * (1 << 16)}) + "\n"
         with body.open("w", encoding="utf-8") as file:
-            file.write(",".join(f"c{i}" for i in range(128)) + "\n")
-            for _ in range(mib):
-                file.write(row * (2**20 // len(row)))
-        for language in prepared(names):
+            file.writelines([row] * (mib * 16))
+        # A browser has the file in processes of its own, of hundreds of MiB each.
+        for language in prepared(names, [PYTHON, *(it for it in LANGUAGES if it.name != "browser")]):
             seconds, peak = measure(language, service.url, body)
             httpx.delete(f"{service.url}/v1/datasets/large")
-            print(f"{language.name}: {peak:.0f} MiB, {seconds:.0f} s", flush=True)
+            print(f"{language.name}: {mib} MiB in {peak:.0f} MiB of memory, {seconds:.0f} s", flush=True)
+            if peak >= MOST_MIB:
+                too_large.append(language.name)
+    if too_large:
+        raise SystemExit(f"{MOST_MIB} MiB of memory or more: {', '.join(too_large)}")
 
 
 def measure(language: Language, url: str, body: Path) -> tuple[float, float]:
-    """Seconds, and MiB at most in memory, of an upload.
+    """Seconds, and MiB of memory at most, of an upload.
 
     Each has a parent of its own, which the system tells of its largest child alone.
     """
-    command = [*(language.small or language.command), "put", "large", body, "text/csv"]
+    command = [*(language.small or language.command), "put", "large", body, "application/x-ndjson"]
     program = (
         "import resource, subprocess, sys\n"
         "done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL)\n"

@@ -32,6 +32,8 @@ class Language:
     environment: tuple[tuple[str, str], ...] = ()
     #: What runs it in as little memory as it can, where that differs.
     small: tuple[str | Path, ...] = ()
+    #: Whether what it sends while it is made has a digest: behind it, where its HTTP has trailers.
+    digests_streams: bool = False
     #: What succeeds where its libraries are.
     check: tuple[str, ...] = ()
 
@@ -47,6 +49,9 @@ class Language:
 _GO: Final = (("GO111MODULE", "off"), ("GOFLAGS", ""))
 _JAVA_SMALL: Final = ("java", "-Xmx16m", "-Xss256k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
                       "-XX:ReservedCodeCacheSize=8m", "-cp", BUILD, "Shardsmith")  # fmt: skip
+#: R collects no garbage before there are 64 MiB of it, unless it is told that it has less.
+_R_SMALL: Final = ("env", "R_DEFAULT_PACKAGES=NULL", "R_VSIZE=4M", "Rscript", "--vanilla",
+                   EXAMPLES / "r" / "shardsmith.R")  # fmt: skip
 _CPP: Final = ("g++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1")
 _CPP_HEADERS: Final = (
     "-include",
@@ -76,13 +81,24 @@ _CARGO: Final = (
     ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver"),
     ("RUSTFLAGS", "-D warnings"),
 )
+_PYTHON: Final = """
+import os, sys
+from pathlib import Path
+from app.client import Client
+with Client(os.environ["SHARDSMITH_CLIENT_URL"]) as service:
+    service.dataset(sys.argv[2]).append(Path(sys.argv[3]))
+"""
 _TSC: Final = MODULES / ".bin" / "tsc"
+
+#: The Python client, which has tests of its own.
+PYTHON: Final = Language("python", (sys.executable,), (sys.executable, "-c", _PYTHON))
 
 LANGUAGES: Final = (
     Language(
         "browser",
         ("chromium",),
         (sys.executable, HERE / "browser.py"),
+        digests_streams=True,
         check=(sys.executable, "-c", "import playwright.sync_api"),
     ),
     Language("shell", ("sh", "curl"), ("sh", EXAMPLES / "shell" / "shardsmith.sh")),
@@ -92,6 +108,7 @@ LANGUAGES: Final = (
         (BUILD / "go",),
         ("go", "build", "-o", BUILD / "go", *sorted((EXAMPLES / "go").glob("*.go"))),
         environment=_GO,
+        digests_streams=True,
     ),
     Language(
         "java",
@@ -105,9 +122,15 @@ LANGUAGES: Final = (
         ("g++",),
         (BUILD / "cpp",),
         (*_CPP, "-o", BUILD / "cpp", EXAMPLES / "cpp" / "main.cpp", "-lcurl", "-lcrypto"),
+        digests_streams=True,
         check=("g++", "-fsyntax-only", *_CPP_HEADERS, "-x", "c++", os.devnull),
     ),
-    Language("javascript", ("node",), ("node", EXAMPLES / "javascript" / "shardsmith.mjs")),
+    Language(
+        "javascript",
+        ("node",),
+        ("node", EXAMPLES / "javascript" / "shardsmith.mjs"),
+        digests_streams=True,
+    ),
     Language(
         "php",
         ("php",),
@@ -118,9 +141,10 @@ LANGUAGES: Final = (
         "r",
         ("Rscript",),
         ("Rscript", EXAMPLES / "r" / "shardsmith.R"),
+        small=_R_SMALL,
         check=("Rscript", "-e", "library(curl); library(jsonlite); library(openssl)"),
     ),
-    Language("ruby", ("ruby",), ("ruby", EXAMPLES / "ruby" / "shardsmith.rb")),
+    Language("ruby", ("ruby",), ("ruby", EXAMPLES / "ruby" / "shardsmith.rb"), digests_streams=True),
     Language(
         "rust",
         ("/usr/bin/cargo", "/usr/bin/clippy-driver"),
@@ -134,5 +158,6 @@ LANGUAGES: Final = (
         ("node", str(_TSC)),
         ("node", BUILD / "typescript" / "shardsmith.mjs"),
         ("sh", "-euc", _TYPESCRIPT, "sh", _TSC.parent, EXAMPLES, DOCUMENT, BUILD),
+        digests_streams=True,
     ),
 )

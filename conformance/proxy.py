@@ -46,13 +46,16 @@ class Faults:
 
     seed: object
     came: Counter[str] = field(default_factory=Counter)
+    #: Bodies that came without a digest, which any alteration would pass.
+    without_digest: int = 0
     _decks: dict[bool, list[str]] = field(default_factory=dict)
     _in_a_row: Counter[str] = field(default_factory=Counter)
 
-    def draw(self, request: Message, body: bytes) -> str:
+    def draw(self, request: Message, body: bytes, trailers: bytes) -> str:
         """A fault; empty for none."""
         path = request.start[1].partition("?")[0]
-        has_digest = "content-digest" in request.headers or "trailer" in request.headers
+        has_digest = "content-digest" in request.headers or b"content-digest:" in trailers.lower()
+        self.without_digest += bool(body) and not has_digest
         deck = self._decks.setdefault(bool(body), [])
         if not deck:
             kinds = [*ANSWERS, *(BODIES if body else ())]
@@ -61,6 +64,7 @@ class Faults:
             random.Random(seed).shuffle(deck)  # noqa: S311  # faults, no secrets
         fault = deck.pop()
         if self._in_a_row[path] == _MOST_IN_A_ROW or (fault in LIES and not has_digest):
+            deck.insert(0, fault)
             fault = ""
         self._in_a_row[path] = self._in_a_row[path] + 1 if fault else 0
         if fault:
@@ -112,7 +116,7 @@ async def _serve(client: Streams, service: tuple[str, int], faults: Faults) -> b
     if "expect" in request.headers:
         writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     body, trailers = await _read_content(reader, request)
-    fault = faults.draw(request, body)
+    fault = faults.draw(request, body, trailers)
     if fault == "lose the request":
         return False
     if fault in ("503 instead", "502 instead"):

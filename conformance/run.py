@@ -84,7 +84,10 @@ def main() -> None:
     parser.add_argument(
         "--examples", nargs="*", metavar="LANGUAGE", help="behind a faulty proxy; all, or these"
     )
-    parser.add_argument("--large", nargs="*", metavar="LANGUAGE", help="what each takes to upload 1 GiB")
+    parser.add_argument(
+        "--large", nargs="*", metavar="LANGUAGE", help="what each takes in memory to upload a large file"
+    )
+    parser.add_argument("--mib", type=int, default=1024, help="of the large file; 1024")
     parser.add_argument("--seed", type=int, default=1, help="of the faults")
     arguments = parser.parse_args()
     if arguments.tools is not None:
@@ -92,7 +95,7 @@ def main() -> None:
     if arguments.examples is not None:
         run_examples(arguments.examples, arguments.seed)
     if arguments.large is not None:
-        run_large(arguments.large)
+        run_large(arguments.large, arguments.mib)
 
 
 def run_generated(tools: Path) -> None:

@@ -1,18 +1,19 @@
 // A client of Shardsmith in one file, with nothing but Node.js 18 or newer. Copy it into your project; the last lines
-// make a command of it. Bodies are sent by node:http, since fetch holds all of a body that it sends as a stream.
+// make a command of it. It uses node:http, since fetch has no trailers and takes more memory for a stream.
 import { createHash, randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { createReadStream } from "node:fs";
 import { mkdir, open, rename, rm, stat } from "node:fs/promises";
 import http from "node:http";
 import https from "node:https";
 import path from "node:path";
+import { Writable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { pipeline } from "node:stream/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 
 const MOST_TRIES = 10;
+const SILENCE_MS = 120_000;
 
 /** An answer that refuses a request (RFC 9457). docs/reference/errors.md has all codes. */
 export class Problem extends Error {
@@ -34,7 +35,8 @@ export class Shardsmith {
 
   /**
    * Appends rows; resolves to what is stored of them. `open` gives an (async) iterable of Buffers, which are sent while
-   * they are made; it is called again for each try. After an error this may be repeated with the same key.
+   * they are made: each is taken before the next is asked for, so all may use the same memory. It is called again for
+   * each try. After an error this may be repeated with the same key.
    * `sha256` (a Buffer) is that of the body, if it is known; else it follows the body as a trailer. The service compares
    * it with what arrives.
    */
@@ -43,7 +45,7 @@ export class Shardsmith {
     if (sha256) headers["Content-Digest"] = digest(sha256);
     return this.#call(
       `${dataset}/records`,
-      () => ({ headers, body: open() }),
+      () => ({ method: "POST", headers, body: open() }),
       json,
     );
   }
@@ -68,9 +70,9 @@ export class Shardsmith {
     let offset = 0;
     for (let tries = 1, left = Infinity; left > 0; ) {
       const answer = await this.#call(records + offset, () => ({}), (found) => found);
-      left = Number(answer.headers.get("Record-Count") ?? NaN);
+      left = Number(answer.headers["record-count"] ?? NaN);
       try {
-        for await (const line of linesOf(answer.body)) {
+        for await (const line of linesOf(answer)) {
           if (!(left > 0)) break;
           yield line;
           [offset, left, tries] = [offset + 1, left - 1, 1];
@@ -109,8 +111,8 @@ export class Shardsmith {
     };
     try {
       await this.#call(url, resume, async (answer) => {
-        if (answer.status === 200) await file.truncate();
-        for await (const piece of answer.body) await file.writeFile(piece);
+        if (answer.statusCode === 200) await file.truncate();
+        for await (const piece of answer) await file.writeFile(piece);
         if ((await hexOf(part)) === sum) return file.sync();
         await file.truncate();
         throw new Error(`${target} was damaged on its way.`);
@@ -130,12 +132,12 @@ export class Shardsmith {
       const { headers, ...rest } = await prepare();
       let after = null;
       try {
-        const request = { ...rest, headers: { ...this.headers, ...headers } };
-        const answer = await (rest.body ? upload : fetch)(`${this.datasets}/${url}`, request);
-        after = answer.headers.get("Retry-After");
-        if (answer.status === 202) tries = 0; // a publication is under way
-        if (answer.ok && answer.status !== 202) return await take(answer);
-        if (!answer.ok) throw new Problem(answer.status, await json(answer).catch(() => ({})));
+        const answer = await send(`${this.datasets}/${url}`, { ...rest, headers: { ...this.headers, ...headers } });
+        after = answer.headers["retry-after"] ?? null;
+        if (answer.statusCode >= 300) throw new Problem(answer.statusCode, await json(answer).catch(() => ({})));
+        if (answer.statusCode !== 202) return await take(answer);
+        answer.resume();
+        tries = 0; // a publication is under way
       } catch (error) {
         // Without a status there was no answer, or a damaged one.
         const again = !error.status || [408, 429, 502, 503, 504, 507].includes(error.status);
@@ -146,35 +148,43 @@ export class Shardsmith {
   }
 }
 
-/** Sends an iterable, of which no more is held than the connection takes; resolves to the answer, as fetch does. */
-async function upload(url, { headers, body }) {
-  const hasDigest = "Content-Digest" in headers;
+/** Sends a request, of whose body no more is held than a piece; resolves to the answer. */
+async function send(url, { method = "GET", headers, body }) {
+  const hasTrailer = body && !("Content-Digest" in headers);
   const request = (url.startsWith("https:") ? https : http).request(url, {
-    method: "POST",
-    headers: hasDigest ? headers : { ...headers, "Transfer-Encoding": "chunked", Trailer: "Content-Digest" },
+    method,
+    headers: hasTrailer ? { ...headers, "Transfer-Encoding": "chunked", Trailer: "Content-Digest" } : headers,
+    timeout: SILENCE_MS,
   });
-  async function* hashed() {
-    const sum = createHash("sha256");
-    for await (const piece of body) {
+  const sum = createHash("sha256");
+  const to = new Writable({
+    highWaterMark: 1, // the next piece comes when this one is with the system
+    write(piece, _, taken) {
       sum.update(piece);
-      yield piece;
-    }
-    request.addTrailers({ "Content-Digest": digest(sum.digest()) });
-  }
+      request.write(piece, taken);
+    },
+    final(taken) {
+      if (hasTrailer) request.addTrailers({ "Content-Digest": digest(sum.digest()) });
+      request.end(taken);
+    },
+  });
+  request.on("timeout", () => request.destroy(new Error("The service is silent.")));
+  request.on("error", () => {}); // `answered` has it, or there is an answer
+  request.on("close", () => to.destroy());
   const answered = once(request, "response");
-  // A body that fails, or a connection, ends the request with its error, and `answered` with that.
-  pipeline(hasDigest ? body : hashed(), request).catch(() => {});
-  const [message] = await answered;
-  const content = await buffer(message);
-  request.destroy(); // an answer may come before all of the body is sent
-  return new Response(content, { status: message.statusCode, headers: message.headers });
+  // A body that fails ends the request with its error, and `answered` with that.
+  pipeline(body ?? [], to).catch((error) => request.destroy(error));
+  const [answer] = await answered;
+  // An answer may come before all of the body is sent.
+  answer.once("end", () => request.writableFinished || request.destroy());
+  return answer;
 }
 
 const digest = (sha256) => `sha-256=:${sha256.toString("base64")}:`;
 
 async function whole(answer) {
-  const content = Buffer.from(await answer.arrayBuffer());
-  const said = answer.headers.get("Repr-Digest");
+  const content = await buffer(answer);
+  const said = answer.headers["repr-digest"];
   if (!content.length || (said && said !== digest(createHash("sha256").update(content).digest())))
     throw new Error("The answer was damaged on its way.");
   return content;
@@ -182,19 +192,30 @@ async function whole(answer) {
 
 const json = async (answer) => JSON.parse(await whole(answer));
 
-async function* linesOf(body) {
+async function* linesOf(answer) {
   let rest = "";
-  for await (const text of body.pipeThrough(new TextDecoderStream())) {
+  for await (const text of answer.setEncoding("utf8")) {
     const lines = (rest + text).split("\n");
     rest = lines.pop(); // a row that is cut off has no end
     yield* lines;
   }
 }
 
+/** A file in pieces that share their memory: a stream makes new ones, and 30 MiB of them are there at a time. */
+export async function* pieces(name) {
+  const file = await open(name);
+  const piece = Buffer.alloc(65_536);
+  try {
+    for (let read; (read = await file.read(piece, 0, piece.length)).bytesRead; ) yield piece.subarray(0, read.bytesRead);
+  } finally {
+    await file.close();
+  }
+}
+
 /** The checksum of a file. */
-export async function sha256Of(file) {
+export async function sha256Of(name) {
   const sum = createHash("sha256");
-  for await (const piece of createReadStream(file)) sum.update(piece);
+  for await (const piece of pieces(name)) sum.update(piece);
   return sum.digest();
 }
 
@@ -213,7 +234,7 @@ async function main([verb, dataset, what, a, b]) {
   }
   if (verb === "put" && what) {
     const options = { type: a, key: b, sha256: await sha256Of(what) };
-    return `${(await service.put(dataset, () => createReadStream(what), options)).num_records} rows`;
+    return `${(await service.put(dataset, () => pieces(what), options)).num_records} rows`;
   }
   if (verb === "publish" && dataset) return service.publish(dataset, what);
   if (verb === "wait" && what) return service.wait(dataset, what);

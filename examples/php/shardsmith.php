@@ -18,9 +18,7 @@ final class Problem extends RuntimeException
 }
 
 /** No answer, or a damaged one: the same may be asked again. */
-final class Broken extends RuntimeException
-{
-}
+final class Broken extends RuntimeException {}
 
 final class Shardsmith
 {
@@ -30,8 +28,7 @@ final class Shardsmith
     public function __construct(
         private readonly string $url = 'http://127.0.0.1:8000',
         private readonly ?string $token = null,
-    ) {
-    }
+    ) {}
 
     /** A key: what is sent under one is stored once, however often it is sent. */
     public static function newKey(): string
@@ -43,7 +40,7 @@ final class Shardsmith
      * Appends rows, and gives what is stored of them. After an exception this may be repeated with the same key.
      *
      * @param callable(): iterable<string> $open the body in pieces, for each try anew; they are sent as they are made
-     * @param ?string $sha256 of the body (32 bytes), if it is known; the service compares it with what arrives
+     * @param ?string $sha256 of the body, if it is known (`sha256`), which the service compares with what arrives
      */
     public function put(string $dataset, callable $open, string $type, string $key, ?string $sha256 = null): array
     {
@@ -68,6 +65,16 @@ final class Shardsmith
             return $headers;
         };
         return $this->json("$dataset/records", $headers, $prepare);
+    }
+
+    /** The digest of a body, which is made once more to be sent: PHP's curl has no trailers. */
+    public static function sha256(iterable $pieces): string
+    {
+        $sum = hash_init('sha256');
+        foreach ($pieces as $piece) {
+            hash_update($sum, $piece);
+        }
+        return hash_final($sum, true);
     }
 
     /**
@@ -107,10 +114,8 @@ final class Shardsmith
     {
         return $this->call($path, [], null, function (string $content, array $headers): array {
             $lines = $content === '' ? [] : explode("\n", rtrim($content, "\n"));
-            if (count($lines) !== (int) ($headers['record-count'] ?? -1)) {
-                throw new Broken('The rows were damaged on their way.');
-            }
-            return $lines;
+            $isWhole = count($lines) === (int) ($headers['record-count'] ?? -1);
+            return $isWhole ? $lines : throw new Broken('The rows were damaged on their way.');
         });
     }
 
@@ -268,12 +273,11 @@ if (realpath($_SERVER['SCRIPT_FILENAME']) === __FILE__) {
         switch ([$verb, $what !== null]) {
             case ['put', true]:
                 $what === '-' || is_file($what) ?: throw new RuntimeException("There is no file $what.");
-                $sum = $what === '-' ? null : hash_file('sha256', $what, true);
-                $key = $b ?? Shardsmith::newKey();
-                $stored = $service->put($dataset, fn () => pieces($what), $a ?? 'application/x-ndjson', $key, $sum);
+                $sum = $what === '-' ? null : Shardsmith::sha256(pieces($what));
+                $type = $a ?? 'application/x-ndjson';
+                $stored = $service->put($dataset, fn () => pieces($what), $type, $b ?? Shardsmith::newKey(), $sum);
                 exit($stored['num_records'] . " rows\n");
-            case ['publish', true]:
-            case ['publish', false]:
+            case ['publish', $what !== null]:
                 exit($service->publish($dataset, $what ?? Shardsmith::newKey()) . "\n");
             case ['wait', true]:
                 exit($service->wait($dataset, $what) . "\n");
@@ -286,8 +290,8 @@ if (realpath($_SERVER['SCRIPT_FILENAME']) === __FILE__) {
                 $service->get($dataset, $what, $a);
                 exit("$a\n");
         }
-        throw new RuntimeException('put DATASET FILE|- [MEDIA-TYPE [KEY]], publish DATASET [KEY], wait DATASET VERSION, '
-            . 'rows DATASET VERSION [SPLIT], get DATASET VERSION FOLDER');
+        throw new RuntimeException('put DATASET FILE|- [MEDIA-TYPE [KEY]], publish DATASET [KEY], '
+            . 'wait DATASET VERSION, rows DATASET VERSION [SPLIT], get DATASET VERSION FOLDER');
     } catch (RuntimeException $failure) {
         fwrite(STDERR, $failure->getMessage() . "\n");
         exit(1);

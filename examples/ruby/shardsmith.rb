@@ -28,8 +28,31 @@ class Shardsmith
     end
   end
 
+  # An append, in chunks. Where its digest does not go in front it follows the last one: Net::HTTP has no trailers.
+  class Append < Net::HTTP::Post
+    Chunks = Struct.new(:socket, :sum) do
+      def write(piece)
+        sum << piece
+        socket.write("#{piece.bytesize.to_s(16)}\r\n", piece, "\r\n")
+        piece.bytesize
+      end
+    end
+
+    def exec(socket, version, path)
+      return super if key?("Content-Digest")
+
+      self["Trailer"] = "Content-Digest"
+      write_header(socket, version, path)
+      chunks = Chunks.new(socket, Digest::SHA256.new)
+      IO.copy_stream(body_stream, chunks)
+      socket.write("0\r\nContent-Digest: #{Shardsmith.digest(chunks.sum.digest)}\r\n\r\n")
+    end
+  end
+
   # A key: what is sent under one is stored once, however often it is sent.
   def self.new_key = SecureRandom.uuid
+
+  def self.digest(sha256) = "sha-256=:#{[sha256].pack("m0")}:"
 
   def initialize(url = "http://127.0.0.1:8000", token = nil)
     @datasets = "#{url}/v1/datasets"
@@ -40,11 +63,11 @@ class Shardsmith
 
   # Appends rows, and gives what is stored of them. The block opens the body, for each try anew: an IO, or what has a
   # `read` like one. It is sent while it is read. After an error this may be repeated with the same key. `sha256` is
-  # that of the body, if it is known; the service compares it with what arrives.
+  # that of the body, if it is known; else it follows the body as a trailer. The service compares it with what arrives.
   def put(dataset, type: "application/x-ndjson", key: Shardsmith.new_key, sha256: nil, &open)
     headers = { "Content-Type" => type, "Idempotency-Key" => key, "Transfer-Encoding" => "chunked" }
-    headers["Content-Digest"] = digest(sha256) if sha256
-    call(Net::HTTP::Post, "#{dataset}/records", -> { [headers, open.call] }) { |answer| JSON.parse(whole(answer)) }
+    headers["Content-Digest"] = Shardsmith.digest(sha256) if sha256
+    call(Append, "#{dataset}/records", -> { [headers, open.call] }) { |answer| JSON.parse(whole(answer)) }
   end
 
   # Makes a version of all that was appended, and gives its number once it can be read. While it is not done the same is
@@ -163,14 +186,12 @@ class Shardsmith
   def whole(answer)
     content = answer.read_body
     said = answer["Repr-Digest"]
-    if content.to_s.empty? || (said && said != digest(Digest::SHA256.digest(content)))
+    if content.to_s.empty? || (said && said != Shardsmith.digest(Digest::SHA256.digest(content)))
       raise Broken, "The answer was damaged on its way."
     end
 
     content
   end
-
-  def digest(sha256) = "sha-256=:#{[sha256].pack("m0")}:"
 end
 
 if $PROGRAM_NAME == __FILE__

@@ -1,13 +1,13 @@
 // A client of Shardsmith in one file, with Node.js 20 and types that openapi-typescript makes of the service's
-// openapi.json (schema.d.ts). Copy it into your project; the last lines make a command of it. Bodies are sent by node:http,
-// since fetch holds all of a body that it sends as a stream.
+// openapi.json (schema.d.ts). Copy it into your project; the last lines make a command of it. It uses node:http, since fetch
+// has no trailers and takes more memory for a stream.
 import { createHash, randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { createReadStream } from "node:fs";
 import { mkdir, open, rename, rm, stat } from "node:fs/promises";
 import http, { type IncomingMessage } from "node:http";
 import https from "node:https";
 import path from "node:path";
+import { Writable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { pipeline } from "node:stream/promises";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -18,7 +18,7 @@ export type Appended = components["schemas"]["Append"];
 export type Version = components["schemas"]["Version"];
 export type Code = components["schemas"]["Problem"]["code"];
 export type MediaType = keyof operations["append_records"]["requestBody"]["content"];
-/** A body in pieces, which are sent while they are made. */
+/** A body in pieces, which are sent while they are made: each is taken before the next, so all may use the same memory. */
 export type Pieces = Iterable<Uint8Array> | AsyncIterable<Uint8Array>;
 type Headers = Record<string, string>;
 interface Request {
@@ -28,6 +28,7 @@ interface Request {
 }
 
 const MOST_TRIES = 10;
+const SILENCE_MS = 120_000;
 const TEMPORARY = [408, 429, 502, 503, 504, 507];
 
 /** An answer that refuses a request (RFC 9457). docs/reference/errors.md has all codes. */
@@ -71,7 +72,7 @@ export class Shardsmith {
   ): Promise<Appended> {
     const headers: Headers = { "Content-Type": type, "Idempotency-Key": key };
     if (sha256) headers["Content-Digest"] = digest(sha256);
-    return this.#call(`${dataset}/records`, () => ({ headers, body: open() }), json<Appended>);
+    return this.#call(`${dataset}/records`, () => ({ method: "POST", headers, body: open() }), json<Appended>);
   }
 
   /**
@@ -94,9 +95,9 @@ export class Shardsmith {
     let offset = 0;
     for (let tries = 1, left = Infinity; left > 0; ) {
       const answer = await this.#call(records + offset, () => ({}), (found) => found);
-      left = Number(answer.headers.get("Record-Count") ?? NaN);
+      left = Number(answer.headers["record-count"] ?? NaN);
       try {
-        for await (const line of linesOf(bodyOf(answer))) {
+        for await (const line of linesOf(answer)) {
           if (!(left > 0)) break;
           yield line;
           [offset, left, tries] = [offset + 1, left - 1, 1];
@@ -135,8 +136,8 @@ export class Shardsmith {
     };
     try {
       await this.#call(url, resume, async (answer) => {
-        if (answer.status === 200) await file.truncate();
-        for await (const piece of bodyOf(answer)) await file.writeFile(piece);
+        if (answer.statusCode === 200) await file.truncate();
+        for await (const piece of answer) await file.writeFile(piece);
         if ((await hexOf(part)) === sum) return file.sync();
         await file.truncate();
         throw new Error(`${target} was damaged on its way.`);
@@ -151,18 +152,22 @@ export class Shardsmith {
   }
 
   /** Sends a request until its answer is there and taken without an error, or refuses it for good. */
-  async #call<T>(url: string, prepare: () => Request | Promise<Request>, take: (answer: Response) => T | Promise<T>): Promise<T> {
+  async #call<T>(
+    url: string,
+    prepare: () => Request | Promise<Request>,
+    take: (answer: IncomingMessage) => T | Promise<T>,
+  ): Promise<T> {
     for (let tries = 1, pause = 200; ; tries++, pause = Math.min(pause * 2, 30_000)) {
-      const { method = "GET", body, ...rest } = await prepare();
-      const headers = { ...this.#headers, ...rest.headers };
+      const { headers, ...rest } = await prepare();
       let after: string | null = null;
       try {
-        const to = `${this.#datasets}/${url}`;
-        const answer = await (body ? upload(to, headers, body) : fetch(to, { method, headers }));
-        after = answer.headers.get("Retry-After");
-        if (answer.status === 202) tries = 0; // a publication is under way
-        if (answer.ok && answer.status !== 202) return await take(answer);
-        if (!answer.ok) throw new Problem(answer.status, await json<components["schemas"]["Problem"]>(answer).catch(() => ({})));
+        const answer = await send(`${this.#datasets}/${url}`, { ...rest, headers: { ...this.#headers, ...headers } });
+        const status = answer.statusCode ?? 0;
+        after = answer.headers["retry-after"] ?? null;
+        if (status >= 300) throw new Problem(status, await json<components["schemas"]["Problem"]>(answer).catch(() => ({})));
+        if (status !== 202) return await take(answer);
+        answer.resume();
+        tries = 0; // a publication is under way
       } catch (error) {
         // Other errors say that there was no answer, or a damaged one.
         const refused = error instanceof Problem && after === null && error.code !== "digest_mismatch";
@@ -173,60 +178,74 @@ export class Shardsmith {
   }
 }
 
-/** Sends an iterable, of which no more is held than the connection takes; resolves to the answer, as fetch does. */
-async function upload(url: string, headers: Headers, body: Pieces): Promise<Response> {
-  const hasDigest = "Content-Digest" in headers;
+/** Sends a request, of whose body no more is held than a piece; resolves to the answer. */
+async function send(url: string, { method = "GET", headers = {}, body }: Request): Promise<IncomingMessage> {
+  const hasTrailer = body && !("Content-Digest" in headers);
   const request = (url.startsWith("https:") ? https : http).request(url, {
-    method: "POST",
-    headers: hasDigest ? headers : { ...headers, "Transfer-Encoding": "chunked", Trailer: "Content-Digest" },
+    method,
+    headers: hasTrailer ? { ...headers, "Transfer-Encoding": "chunked", Trailer: "Content-Digest" } : headers,
+    timeout: SILENCE_MS,
   });
-  async function* hashed(): AsyncGenerator<Uint8Array> {
-    const sum = createHash("sha256");
-    for await (const piece of body) {
+  const sum = createHash("sha256");
+  const to = new Writable({
+    highWaterMark: 1, // the next piece comes when this one is with the system
+    write(piece: Buffer, _, taken) {
       sum.update(piece);
-      yield piece;
-    }
-    request.addTrailers({ "Content-Digest": digest(sum.digest()) });
-  }
-  const answered = once(request, "response");
-  // A body that fails, or a connection, ends the request with its error, and `answered` with that.
-  pipeline(hasDigest ? body : hashed(), request).catch(() => {});
-  const [message] = (await answered) as [IncomingMessage];
-  const content = await buffer(message);
-  request.destroy(); // an answer may come before all of the body is sent
-  return new Response(content, { status: message.statusCode ?? 0, headers: message.headers as Headers });
+      request.write(piece, taken);
+    },
+    final(taken) {
+      if (hasTrailer) request.addTrailers({ "Content-Digest": digest(sum.digest()) });
+      request.end(taken);
+    },
+  });
+  request.on("timeout", () => request.destroy(new Error("The service is silent.")));
+  request.on("error", () => {}); // `answered` has it, or there is an answer
+  request.on("close", () => to.destroy());
+  const answered = once(request, "response") as Promise<[IncomingMessage]>;
+  // A body that fails ends the request with its error, and `answered` with that.
+  pipeline(body ?? [], to).catch((error: Error) => request.destroy(error));
+  const [answer] = await answered;
+  // An answer may come before all of the body is sent.
+  answer.once("end", () => request.writableFinished || request.destroy());
+  return answer;
 }
 
 const digest = (sha256: Buffer): string => `sha-256=:${sha256.toString("base64")}:`;
 
-async function whole(answer: Response): Promise<Buffer> {
-  const content = Buffer.from(await answer.arrayBuffer());
-  const said = answer.headers.get("Repr-Digest");
+async function whole(answer: IncomingMessage): Promise<Buffer> {
+  const content = await buffer(answer);
+  const said = answer.headers["repr-digest"];
   if (!content.length || (said && said !== digest(createHash("sha256").update(content).digest())))
     throw new Error("The answer was damaged on its way.");
   return content;
 }
 
-const json = async <T,>(answer: Response): Promise<T> => JSON.parse((await whole(answer)).toString());
+const json = async <T,>(answer: IncomingMessage): Promise<T> => JSON.parse((await whole(answer)).toString());
 
-function bodyOf(answer: Response): ReadableStream<Uint8Array<ArrayBuffer>> {
-  if (!answer.body) throw new Error("The answer has no body.");
-  return answer.body;
-}
-
-async function* linesOf(body: ReadableStream<Uint8Array<ArrayBuffer>>): AsyncGenerator<string> {
+async function* linesOf(answer: IncomingMessage): AsyncGenerator<string> {
   let rest = "";
-  for await (const text of body.pipeThrough(new TextDecoderStream())) {
+  for await (const text of answer.setEncoding("utf8")) {
     const lines = (rest + text).split("\n");
     rest = lines.pop() ?? ""; // a row that is cut off has no end
     yield* lines;
   }
 }
 
+/** A file in pieces that share their memory: a stream makes new ones, and 30 MiB of them are there at a time. */
+export async function* pieces(name: string): AsyncGenerator<Buffer> {
+  const file = await open(name);
+  const piece = Buffer.alloc(65_536);
+  try {
+    for (let read; (read = await file.read(piece, 0, piece.length)).bytesRead; ) yield piece.subarray(0, read.bytesRead);
+  } finally {
+    await file.close();
+  }
+}
+
 /** The checksum of a file. */
-export async function sha256Of(file: string): Promise<Buffer> {
+export async function sha256Of(name: string): Promise<Buffer> {
   const sum = createHash("sha256");
-  for await (const piece of createReadStream(file)) sum.update(piece);
+  for await (const piece of pieces(name)) sum.update(piece);
   return sum.digest();
 }
 
@@ -246,7 +265,7 @@ async function main([verb, dataset = "", what, a, b]: string[]): Promise<string 
   }
   if (verb === "put" && what) {
     const options = { type: a as MediaType, key: b, sha256: await sha256Of(what) };
-    return `${(await service.put(dataset, () => createReadStream(what), options)).num_records} rows`;
+    return `${(await service.put(dataset, () => pieces(what), options)).num_records} rows`;
   }
   if (verb === "publish" && dataset) return service.publish(dataset, what);
   if (verb === "wait" && what) return service.wait(dataset, what);

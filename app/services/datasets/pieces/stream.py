@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from hashlib import sha256
+from itertools import chain, islice
 from typing import Final
 
 from ....codecs.compression.deflated_pieces import inflate_piece
@@ -123,9 +124,20 @@ def piece_buffers() -> BufferPool:
     return BufferPool(Budget(STORED_LIMITS), "Pieces of records", most_lent=_HELD)
 
 
-def held_while_read(pieces: Sequence[StoredPiece]) -> int:
+def held_while_read(pieces: Iterable[StoredPiece]) -> int:
     """At most how many bytes a `PieceStream` holds: what is read ahead, some of it as stored and inflated."""
-    return 2 * min(_size_in_memory(pieces), _AHEAD_BYTES)
+    return 2 * min(_size_in_memory(_fill_ahead(iter(pieces))), _AHEAD_BYTES)
+
+
+def _fill_ahead(pieces: Iterator[StoredPiece]) -> list[StoredPiece]:
+    """The next pieces, up to the first that does not fit into what is read ahead."""
+    taken, left = [], _AHEAD_BYTES
+    for stored in pieces:
+        taken.append(stored)
+        left -= _size_in_memory([stored])
+        if left < 0:
+            break
+    return taken
 
 
 class PieceStream:
@@ -139,7 +151,7 @@ class PieceStream:
     def __init__(
         self,
         store: ObjectStore,
-        pieces: Sequence[StoredPiece],
+        pieces: Iterable[StoredPiece],
         pool: ThreadPoolExecutor | None = None,
         buffers: BufferPool | None = None,
     ) -> None:
@@ -170,13 +182,14 @@ class PieceStream:
 
 def _load_runs(
     store: ObjectStore,
-    pieces: Sequence[StoredPiece],
+    pieces: Iterable[StoredPiece],
     pool: ThreadPoolExecutor | None,
     buffers: BufferPool,
 ) -> Iterator[Buffer]:
-    runs = list(_runs(pieces))
-    calls = ((_size_in_memory(run), partial(_load_run, store, run, buffers)) for run in runs)
-    for loaded in run_ahead(calls, pool if len(runs) > 1 else None, most=_AHEAD, most_bytes=_AHEAD_BYTES):
+    runs = _runs(iter(pieces))
+    first = list(islice(runs, 2))
+    calls = ((_size_in_memory(run), partial(_load_run, store, run, buffers)) for run in chain(first, runs))
+    for loaded in run_ahead(calls, pool if len(first) > 1 else None, most=_AHEAD, most_bytes=_AHEAD_BYTES):
         yield from loaded
 
 
@@ -198,12 +211,13 @@ def _stored_size(run: Sequence[StoredPiece]) -> int:
     return run[-1].offset + run[-1].piece.size - run[0].offset
 
 
-def _runs(pieces: Sequence[StoredPiece]) -> Iterator[list[StoredPiece]]:
+def _runs(pieces: Iterator[StoredPiece]) -> Iterator[list[StoredPiece]]:
     """The pieces, those together that are to be fetched in one request."""
-    most = _AHEAD_BYTES if _size_in_memory(pieces) <= _AHEAD_BYTES else _RUN_BYTES
+    first = _fill_ahead(pieces)
+    most = _AHEAD_BYTES if _size_in_memory(first) <= _AHEAD_BYTES else _RUN_BYTES
     run: list[StoredPiece] = []
     held = 0
-    for stored in pieces:
+    for stored in chain(first, pieces):
         if run and (held + _size_in_memory([stored]) > most or not _follows(stored, run[-1])):
             yield run
             run, held = [], 0

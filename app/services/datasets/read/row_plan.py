@@ -6,14 +6,15 @@ own, at any place of the stream. Runs are what is put in order.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from heapq import merge
+
+import numpy as np
 
 from ....domain.sharding.mixture import MixedPart
 from ....domain.sharding.row_order import Part, RowOrder
-from ....domain.sharding.windows import Windows
+from ....domain.sharding.windows import Ints, Windows
 from ..pieces.pieces import SplitPieces, StoredPiece
 
 
@@ -32,23 +33,6 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class RowPlan:
-    """What is read.
-
-    Attributes:
-        pieces: one after the other, a TFRecord stream.
-        kept: of the records in it, in ascending order.
-        part: the places of those that are wanted.
-        windows: what is shuffled; None keeps the order.
-    """
-
-    pieces: Sequence[StoredPiece]
-    kept: Sequence[Kept]
-    part: Part | MixedPart
-    windows: Windows | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _Run:
     """Pieces with `num_records`, of which those from `start` up to `stop` are the rows from `row` on."""
 
@@ -56,68 +40,87 @@ class _Run:
     num_records: int
     start: int
     stop: int
-    row: int = 0
+    row: int
 
-    def rows(self, first: int, last: int) -> _Run:
-        """Of its rows those from `first` up to `last`, as they are numbered."""
-        start = self.start + first - self.row
-        return _Run(self.pieces, self.num_records, start, start + last - first, first)
+
+class _Runs:
+    """The runs of some rows, in order, as a few numbers each: a run is made when it is asked for.
+
+    Attributes:
+        rows: the number of the first row of each, and where the last one ends.
+    """
+
+    def __init__(self, split: SplitPieces, start: int, stop: int, order: RowOrder, row: int) -> None:
+        self._pieces, skip = split.covering(start, stop)
+        records = np.fromiter((stored.piece.num_records for stored in self._pieces), np.int64)
+        begins = np.flatnonzero(records)
+        arranged = order.arrange_runs(len(begins))
+        self._begins = begins[arranged]
+        self._ends = np.append(begins[1:], len(self._pieces))[arranged]
+        self._records = records[self._begins]
+        self._starts = np.where(arranged == 0, skip, 0)
+        # Behind the last row, too, some records of its run may be none of these.
+        rest = int(records.sum()) - skip - (stop - start)
+        counts = self._records - self._starts - np.where(arranged == len(begins) - 1, rest, 0)
+        self.rows: Ints = row + np.append(0, np.cumsum(counts))
+
+    def __len__(self) -> int:
+        return len(self._begins)
+
+    def between(self, first: int, last: int) -> Iterator[_Run]:
+        """Of the runs the rows from `first` up to `last`."""
+        number = int(np.searchsorted(self.rows, first, side="right")) - 1
+        while first < last:
+            end = min(last, int(self.rows[number + 1]))
+            start = int(self._starts[number]) + first - int(self.rows[number])
+            pieces = self._pieces[int(self._begins[number]) : int(self._ends[number])]
+            yield _Run(pieces, int(self._records[number]), start, start + end - first, first)
+            first, number = end, number + 1
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlan:
+    """What is read. A split may have many pieces, so they are listed as they are drawn.
+
+    Attributes:
+        runs: in order.
+        part: the places of those rows that are wanted.
+        windows: what is shuffled; None keeps the order.
+    """
+
+    runs: _Runs
+    part: Part | MixedPart
+    windows: Windows | None = None
+
+    def pieces(self) -> Iterator[StoredPiece]:
+        """Those that are read; one after the other, a TFRecord stream."""
+        for run in self._read():
+            yield from run.pieces
+
+    def kept(self) -> Iterator[Kept]:
+        """Which of the records in that stream are needed, in ascending order."""
+        offset = 0
+        for run in self._read():
+            yield Kept(offset + run.start, offset + run.stop, run.row)
+            offset += run.num_records
+
+    def _read(self) -> Iterator[_Run]:
+        if self.windows is None:
+            return self.runs.between(*self.part.bounds)
+        lanes = (self._lane(lane, self.windows) for lane in range(self.windows.num_lanes))
+        return (run for _, _, run in merge(*lanes, key=lambda item: item[:2]))
+
+    def _lane(self, lane: int, windows: Windows) -> Iterator[tuple[int, int, _Run]]:
+        """What lies in a lane of the windows that hold the part, and which of these needs it first."""
+        low, high = windows.lane(lane, *windows.holding(*self.part.bounds))
+        for run in self.runs.between(low, high):
+            yield (run.row - low) // windows.depth, lane, run
 
 
 def plan_rows(split: SplitPieces, start: int, stop: int, order: RowOrder, part: Part | MixedPart) -> RowPlan:
     """A plan for `part`, which has rows, of the records `start` to `stop` of a split in `order`."""
     if not order.shuffle_buffer:
         first, last = part.bounds
-        runs = list(_runs(split, start + first, start + last))
-        return RowPlan(*_stream(_numbered(runs, first)), part)
-    runs = list(_runs(split, start, stop))
-    runs = list(_numbered((runs[number] for number in order.arrange_runs(len(runs))), 0))
-    windows = Windows.of(stop - start, len(runs), order.shuffle_buffer)
-    return RowPlan(*_stream(_in_lanes(runs, windows, part)), part, windows)
-
-
-def _runs(split: SplitPieces, start: int, stop: int) -> Iterator[_Run]:
-    pieces, skip = split.covering(start, stop)
-    begins = [number for number, stored in enumerate(pieces) if stored.piece.num_records]
-    left = stop - start
-    for begin, end in pairwise([*begins, len(pieces)]):
-        num_records = pieces[begin].piece.num_records
-        until = min(num_records, skip + left)
-        yield _Run(pieces[begin:end], num_records, skip, until)
-        left -= until - skip
-        skip = 0
-
-
-def _numbered(runs: Iterable[_Run], row: int) -> Iterator[_Run]:
-    """The runs, with their rows numbered through from `row` on."""
-    for run in runs:
-        yield _Run(run.pieces, run.num_records, run.start, run.stop, row)
-        row += run.stop - run.start
-
-
-def _in_lanes(runs: Sequence[_Run], windows: Windows, part: Part | MixedPart) -> Iterator[_Run]:
-    """What lies in each lane of the windows that hold `part`, in the order in which windows need it."""
-    first, last = windows.holding(*part.bounds)
-    begins = [run.row for run in runs]
-    found: list[tuple[int, int, _Run]] = []
-    for lane in range(windows.num_lanes):
-        low, high = windows.lane(lane, first, last)
-        row, number = low, bisect_right(begins, low) - 1
-        while row < high:
-            end = min(high, begins[number + 1]) if number + 1 < len(begins) else high
-            found.append(((row - low) // windows.depth, lane, runs[number].rows(row, end)))
-            row, number = end, number + 1
-    found.sort(key=lambda item: item[:2])
-    for _, _, run in found:
-        yield run
-
-
-def _stream(runs: Iterable[_Run]) -> tuple[list[StoredPiece], list[Kept]]:
-    """The pieces of the runs, one after the other, and what is kept of them."""
-    runs = list(runs)
-    offsets = accumulate((run.num_records for run in runs), initial=0)
-    kept = [
-        Kept(offset + run.start, offset + run.stop, run.row)
-        for offset, run in zip(offsets, runs, strict=False)
-    ]
-    return [stored for run in runs for stored in run.pieces], kept
+        return RowPlan(_Runs(split, start + first, start + last, order, first), part)
+    runs = _Runs(split, start, stop, order, 0)
+    return RowPlan(runs, part, Windows.of(stop - start, len(runs), order.shuffle_buffer))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -32,17 +32,16 @@ def read_frames(
     Raises:
         Overloaded: no memory to read them ahead; nothing was done.
     """
-    budget.reserve(held_while_read(plan.pieces))
-    stream = PieceStream(store, plan.pieces, pool)
-    frames = _keep(iter_frames(stream, budget.anew(STORED_LIMITS), compression="none"), plan.kept)
+    budget.reserve(held_while_read(plan.pieces()))
+    stream = PieceStream(store, plan.pieces(), pool)
+    frames = _keep(iter_frames(stream, budget.anew(STORED_LIMITS), compression="none"), plan.kept())
     if plan.windows is None:
         return pick_frames(frames, plan.part, budget)
     return shuffle_frames(frames, order, plan.windows, plan.part, budget)
 
 
-def _keep(frames: Iterator[FrameBlock], kept: Sequence[Kept]) -> Iterator[FrameBlock]:
-    """Of the records in `frames` those that are to be kept, all of them, with the numbers of their rows."""
-    wanted = iter(kept)
+def _keep(frames: Iterator[FrameBlock], wanted: Iterator[Kept]) -> Iterator[FrameBlock]:
+    """Of the records in `frames` those that are wanted, all of them, with the numbers of their rows."""
     taken = next(wanted)
     for block in frames:
         passed, end = block.first_record, block.first_record + block.num_records

@@ -1,6 +1,8 @@
 """Plans for rows: each row once, over all workers, in an order that the seed determines."""
 
+import tracemalloc
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -33,13 +35,13 @@ def rows_of(counts: list[int], start: int, stop: int, order: RowOrder) -> list[i
     firsts = [sum(counts[:i]) for i in range(len(counts))]
     stream: list[int] = []
     before = -1
-    for stored in plan.pieces:
+    for stored in plan.pieces():
         number = stored.offset
         assert stored.piece.num_records or before == number - 1
         before = number
         stream += range(firsts[number], firsts[number] + counts[number])
     by_number: dict[int, int] = {}
-    for kept in plan.kept:
+    for kept in plan.kept():
         by_number |= {kept.row + i: row for i, row in enumerate(stream[kept.begin : kept.end])}
     if plan.windows is None:
         first, last = part.bounds
@@ -77,6 +79,20 @@ def test_an_order_is_found_from_any_row_on(data: st.DataObject) -> None:
     last = data.draw(st.integers(0, sum(counts)))
     found = rows_of(counts, 0, sum(counts), replace(order, start=first, stop=last))
     assert found == rows_of(counts, 0, sum(counts), order)[first:last]
+
+
+@pytest.mark.parametrize("buffer", [0, 10_000])
+def test_of_many_pieces_a_plan_holds_a_few_numbers_each(buffer: int) -> None:
+    """200 GiB of pieces of 4 MiB; two TiB have ten times as many, for each worker that reads them."""
+    counts = [4000] * 50_000
+    split, order = split_of(counts), RowOrder(buffer, 1, global_batch=1024)
+    tracemalloc.start()
+    try:
+        plan = plan_rows(split, 0, sum(counts), order, order.part(sum(counts)))
+        assert len(list(islice(plan.pieces(), 100))) == len(list(islice(plan.kept(), 100))) == 100
+        assert tracemalloc.get_traced_memory()[1] < 150 * len(counts)
+    finally:
+        tracemalloc.stop()
 
 
 def test_runs_are_read_in_another_order_each_epoch() -> None:

@@ -236,7 +236,7 @@ class _FolderSource:
                 if self._pattern and not fnmatchcase(path, self._pattern):
                     continue
                 # Passed over, its rows would be missing, and nobody would know.
-                if not self._contains(path):
+                if os.path.islink(self._root / path) and not self._contains(path):  # noqa: PTH114
                     raise UnprocessableInput(
                         f"The symbolic link {path!a:.200} leads out of the folder of the source. Name "
                         "where it leads, or put the files into the folder.",

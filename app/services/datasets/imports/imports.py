@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from itertools import islice
 from typing import Final, Literal
@@ -49,7 +50,7 @@ from ..objects.dataset import Dataset
 from ..objects.kept import Kept
 from ..objects.slot import Dead, close_slot, read_slot
 from ..objects.stored_json import dump_json
-from ..pieces.run_ahead import map_in
+from ..pieces.run_ahead import run_ahead
 from ..publish.dealing import Dealer
 from ..publish.unwritten import Spread, UnwrittenShards
 from .cutting import cut
@@ -167,7 +168,8 @@ class Imports:
         ranges: list[Range] = []
         # Not in the pool: what cuts waits for what is read ahead there.
         with ThreadPoolExecutor(_CUTTERS, thread_name_prefix="cut") as cutters:
-            for parts in map_in(cutters, cut_one, objects):
+            calls = ((0, partial(cut_one, item)) for item in objects)
+            for parts in run_ahead(calls, cutters, most=2 * _CUTTERS):
                 ranges += parts
                 if len(ranges) > MAX_RANGES:
                     raise LimitExceeded(

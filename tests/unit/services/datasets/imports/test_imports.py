@@ -575,15 +575,20 @@ def test_a_question_mark_in_the_name_of_a_file_begins_no_query(world: World) -> 
 def test_an_import_of_too_many_ranges_is_refused_before_all_are_found(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    begun: list[str] = []
+
     def cut(_: object, item: SourceObject, *__: object) -> Iterator[Range]:
+        begun.append(item.name)
         return itertools.repeat(Range(item, 0, 1))
 
     monkeypatch.setattr("app.services.datasets.imports.imports.MAX_RANGES", 100)
     monkeypatch.setattr("app.services.datasets.imports.imports.cut", cut)
-    write_ndjson(world.folder / "a.ndjson", 0, 10)
+    for k in range(50):
+        write_ndjson(world.folder / f"{k}.ndjson", 0, 10)
     with pytest.raises(LimitExceeded) as caught:
         world.imports.begin("d", world.request(), "k")
     assert caught.value.code == "too_many_ranges"
+    assert len(begun) < 10
 
 
 def test_what_is_not_finished_is_passed_over(world: World) -> None:

@@ -119,7 +119,7 @@ def body_of(rows: Rows, media_type: str | None = None) -> Body:
             raise Unsendable(f"Columns have names that are no str, or have a NUL: {list(rows)}.")
         columns = {name: _to_array(name, values) for name, values in rows.items()}
         _check_columns(columns)
-        return _of_pieces(_NPZ, lambda: _write_npz(columns))
+        return _of_source(_NPZ, lambda: _write_npz(columns))
     if isinstance(rows, np.ndarray):
         raise Unsendable("An array has no name of a feature. Give a dictionary: {'x': array}.")
     if isinstance(rows, AsyncIterable):
@@ -155,20 +155,24 @@ def _of_file(path: Path, media_type: str | None) -> Body:
         raise Unsendable(
             f"What {path.name} holds is not told by its name: say it by media_type, such as 'text/csv'."
         )
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").digest()
-        size = file.tell()
 
     def read() -> Iterator[bytes]:
         with path.open("rb") as file:
             while piece := file.read(_PIECE_BYTES):
                 yield piece
 
-    headers = {
-        "Content-Length": str(size),
-        "Content-Digest": f"sha-256=:{base64.b64encode(digest).decode()}:",
-    }
-    return Body(found, read, headers)
+    return _of_source(found, read)
+
+
+def _of_source(media_type: str, read: Callable[[], Iterator[bytes]]) -> Body:
+    """What is there already, and is read once more for its digest: httpx sends no trailers."""
+    hashed, size = hashlib.sha256(), 0
+    for piece in read():
+        hashed.update(piece)
+        size += len(piece)
+    digest = base64.b64encode(hashed.digest()).decode()
+    headers = {"Content-Length": str(size), "Content-Digest": f"sha-256=:{digest}:"}
+    return Body(media_type, read, headers)
 
 
 def _of_pieces(

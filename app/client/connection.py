@@ -29,7 +29,9 @@ T = TypeVar("T")
 #: Answers after which another try makes sense: too much to do, or a proxy without a replica.
 _PASSING: Final = frozenset({408, 429, 502, 503, 504})
 #: Another request with the same key is under way; its outcome will be that of this one.
-_PASSING_CODES: Final = frozenset({"append_in_progress"})
+_IN_PROGRESS: Final = "append_in_progress"
+#: The other says that a body was damaged on its way.
+_PASSING_CODES: Final = frozenset({_IN_PROGRESS, "digest_mismatch"})
 FIRST_WAIT_S: Final = 0.1
 LONGEST_WAIT_S: Final = 10.0
 #: Of a problem document; a longer one is none.
@@ -279,7 +281,7 @@ async def _failure(reply: Reply) -> Passing | Refused:
     if reply.status not in _PASSING and failure.code not in _PASSING_CODES:
         return failure
     # A proxy's own answer says nothing of what is behind it.
-    is_known = failure.code not in ("", "outcome_unknown", *_PASSING_CODES)
+    is_known = failure.code not in ("", "outcome_unknown", _IN_PROGRESS)
     return Passing(f"{failure}.".replace("..", "."), retry_after(reply.headers), may_be_done=not is_known)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from app.codecs.forms import RECORDS_CODECS, TENSOR_CODECS, FormName
+from app.codecs.messages.framing import RunningCrc
 from app.domain.limits import KIB, MIB
 from tests import records_forms, tensor_forms
 from tests.e2e.service import Service
@@ -253,8 +254,15 @@ def test_a_digest_may_come_behind_a_chunked_body(service: Service, client: httpx
     refused = append_with_trailers(service, announced, wrong, dataset)
     assert problem_of(refused)["code"] == "digest_mismatch"
     assert client.get(f"/v1/datasets/{dataset}").status_code == 404
-    for algorithm, hashed in (("sha-256", hashlib.sha256), ("sha-512", hashlib.sha512)):
-        digest = base64.b64encode(hashed(JSON).digest()).decode()
+    crc = RunningCrc()
+    crc.extend(JSON)
+    of_json = {
+        "sha-256": hashlib.sha256(JSON).digest(),
+        "sha-512": hashlib.sha512(JSON).digest(),
+        "crc32c": crc.value.to_bytes(4, "big"),
+    }
+    for algorithm, found in of_json.items():
+        digest = base64.b64encode(found).decode()
         right = f"Expires: never\r\n{field}: {algorithm}=:{digest}:\r\n".encode()
         assert append_with_trailers(service, announced, right, dataset).startswith(b"HTTP/1.1 201 ")
 

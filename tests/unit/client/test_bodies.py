@@ -59,6 +59,8 @@ def test_columns_are_npz_of_the_same_arrays() -> None:
 def test_large_columns_are_sent_in_pieces_and_again() -> None:
     columns = {"x": np.arange(3_000_000.0).reshape(-1, 3), "y": np.arange(1_000_000)}
     body = body_of(columns)
+    digest = base64.b64encode(hashlib.sha256(content(body)).digest()).decode()
+    assert body.to_headers()["Content-Digest"] == f"sha-256=:{digest}:"
     for _ in range(3):
         opened = body.open()
         assert isinstance(opened, Iterator)

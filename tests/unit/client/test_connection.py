@@ -111,14 +111,15 @@ NO_ANSWER = httpx.RemoteProtocolError("Server disconnected without sending a res
         problem(503, "overloaded"),
         problem(503, "outcome_unknown"),
         problem(409, "append_in_progress"),
+        problem(400, "digest_mismatch"),
         problem(408, "request_timeout"),
         httpx.Response(502, text="<h1>Bad Gateway</h1>"),
         httpx.Response(201, content=b'{"datas', extensions={"then": NO_ANSWER}),
         httpx.Response(201, content=b"{}", headers={"Repr-Digest": "sha-256=:AAAA:"}),
     ],
     ids=[
-        "disconnected", "refused", "timeout", "overloaded", "outcome_unknown", "append_in_progress", "slow",
-        "bad_gateway", "cut_short", "damaged",
+        "disconnected", "refused", "timeout", "overloaded", "outcome_unknown", "append_in_progress",
+        "altered", "slow", "bad_gateway", "cut_short", "damaged",
     ],
 )  # fmt: skip
 def test_what_passes_is_tried_again_under_the_same_key(failure: Step) -> None:

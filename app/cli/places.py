@@ -31,6 +31,7 @@ from ..services.datasets.append.request import AppendBody, AppendRequest
 from ..services.datasets.datasets import Datasets
 from ..services.datasets.objects.publish_options import PublishOptions
 from ..services.datasets.publish.progress import Progress as PublicationProgress
+from ..transforms.apply import SkippedRows
 from ..transforms.images.processes import ImageProcesses
 from .http_client import Service, parameter_text
 from .reading import Given, Input, declared_schema, nonfinite_in, rows_options, schema_text, transformed
@@ -45,6 +46,10 @@ _PUBLISH: Final = (
 )
 _DEFAULT_SPLIT: Final = "train"
 _MOST_SCHEMA: Final = 8 * 1024
+
+
+#: How many rows the transforms left out, once the others were read.
+CountSkipped = Callable[[], int]
 
 
 class Place(Protocol):
@@ -72,13 +77,15 @@ class Place(Protocol):
         """
         ...
 
-    def records(self, name: str, query: Mapping[str, Any], workspace: Workspace) -> Records:
+    def records(
+        self, name: str, query: Mapping[str, Any], workspace: Workspace
+    ) -> tuple[Records, CountSkipped]:
         """Rows of a version, as columns."""
         ...
 
     def encoded(
         self, name: str, query: Mapping[str, Any], to: FormName, workspace: Workspace, /
-    ) -> Iterator[Buffer]:
+    ) -> tuple[Iterator[Buffer], CountSkipped]:
         """The same, in a format."""
         ...
 
@@ -145,6 +152,8 @@ class _Local:
                 lossy=given.get("lossy") == "allow", exact=given.get("lossy") == "error"
             ),
             key=key,
+            evolve=given["evolve"],
+            on_error=given["on_error"],
         )
         hashed = HashingStream(found.source)
         parameters = _put_parameters(split, found, given, workspace)
@@ -159,6 +168,8 @@ class _Local:
         told: dict[str, Any] = {**stored.to_json(), "replayed": stored.replayed}
         if losses is not None:
             told["lost"] = losses.to_json()
+        if request.on_error == "skip":
+            told["skipped"] = stored.skipped
         return told
 
     def publish(self, name: str, given: Given, shown: Progress) -> dict[str, Any]:
@@ -186,7 +197,24 @@ class _Local:
         with _looking(look, shown):
             return dict(self._datasets.publish(name, options, on_plan=planned.append).to_json())
 
-    def records(self, name: str, query: Mapping[str, Any], workspace: Workspace) -> Records:
+    def records(
+        self, name: str, query: Mapping[str, Any], workspace: Workspace
+    ) -> tuple[Records, CountSkipped]:
+        skipped = SkippedRows()
+        return self._records(name, query, workspace, skipped), lambda: skipped.count
+
+    def encoded(
+        self, name: str, query: Mapping[str, Any], to: FormName, workspace: Workspace
+    ) -> tuple[Iterator[Buffer], CountSkipped]:
+        skipped = SkippedRows()
+        records = self._records(name, query, workspace, skipped)
+        # The rows were admitted when they were appended.
+        options = RecordsEncodeOptions(lossy=True)
+        return encode_records(records, to, options, workspace.budget, skipped).chunks, lambda: skipped.count
+
+    def _records(
+        self, name: str, query: Mapping[str, Any], workspace: Workspace, skipped: SkippedRows
+    ) -> Records:
         records = self._datasets.read_records(
             name,
             query["version"],
@@ -196,14 +224,8 @@ class _Local:
             order=RowOrder(query["shuffle_buffer"] or 0, query["seed"] or 0, query["epoch"] or 0),
             budget=workspace.budget,
         )
-        return transformed(records, query, workspace, self._images)
-
-    def encoded(
-        self, name: str, query: Mapping[str, Any], to: FormName, workspace: Workspace
-    ) -> Iterator[Buffer]:
-        # The rows were admitted when they were appended.
-        options = RecordsEncodeOptions(lossy=True)
-        return encode_records(self.records(name, query, workspace), to, options, workspace.budget).chunks
+        skips = query["on_error"] == "skip"
+        return transformed(records, query, workspace, self._images, skipped if skips else None)
 
     def read_file(self, name: str, version: str, file: str, offset: int) -> Iterator[bytes]:
         stored = self._datasets.open_file(name, version, file)
@@ -274,17 +296,21 @@ class _Remote:
             document = dict(answer.json())
         return document
 
-    def records(self, name: str, query: Mapping[str, Any], workspace: Workspace) -> Records:
-        stream = _Stream(self.encoded(name, query, "arrow", workspace))
+    def records(
+        self, name: str, query: Mapping[str, Any], workspace: Workspace
+    ) -> tuple[Records, CountSkipped]:
+        pieces, count_skipped = self.encoded(name, query, "arrow", workspace)
         options = rows_options({}, Sniffed("arrow", "records"), workspace.budget.limits)
-        return open_records(stream, "arrow", options, workspace)
+        return open_records(_Stream(pieces), "arrow", options, workspace), count_skipped
 
-    def encoded(self, name: str, query: Mapping[str, Any], to: FormName, _: Workspace) -> Iterator[Buffer]:
+    def encoded(
+        self, name: str, query: Mapping[str, Any], to: FormName, _: Workspace
+    ) -> tuple[Iterator[Buffer], CountSkipped]:
         given = {key: value for key, value in query.items() if key != "version"}
         answer = self._service.send(
             "GET", "datasets", name, "versions", query["version"], "records", query={**given, "to": to}
         )
-        return answer.pieces()
+        return answer.pieces(), lambda: int(answer.headers.get("Skipped-Rows", 0))
 
     def read_file(self, name: str, version: str, file: str, offset: int) -> Iterator[bytes]:
         headers = {"Range": f"bytes={offset}-"} if offset else {}
@@ -362,6 +388,8 @@ def _put_parameters(split: str, found: Input, given: Given, workspace: Workspace
         "labels": given.get("labels"),
         "lossy": given.get("lossy"),
         "damaged": None if given["damaged"] == "refuse" else given["damaged"],
+        "evolve": "widen" if given["evolve"] else None,
+        "on_error": None if given["on_error"] == "fail" else given["on_error"],
     }
 
 

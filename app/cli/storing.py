@@ -34,7 +34,7 @@ from .sources import STANDARD, Run, Source, pieces_of
 #: Rows of a table, unless another number is asked for.
 _TABLE_ROWS: Final = 20
 _ROWS: Final = (
-    "version", "split", "offset", "length", "shuffle_buffer", "seed", "epoch", "transforms",
+    "version", "split", "offset", "length", "shuffle_buffer", "seed", "epoch", "transforms", "on_error",
 )  # fmt: skip
 
 
@@ -56,7 +56,8 @@ def put(names: Sequence[str], dataset: str, split: str, *, again: bool, as_json:
             rounded = f"; rounded to float32: {', '.join(told['rounded'])}" if told.get("rounded") else ""
             lost = told.get("lost", {}).get("num_bytes", 0)
             damage = f"; damaged: {count_text(lost, 'byte')} left out" if lost else ""
-            click.echo(printable(f"{name}: {done} ({told['append_id']}){rounded}{damage}"))
+            skipped = f"; {_skipped_text(told['skipped'])}" if told.get("skipped") else ""
+            click.echo(printable(f"{name}: {done} ({told['append_id']}){rounded}{damage}{skipped}"))
 
 
 def _put_one(
@@ -159,14 +160,26 @@ def rows(dataset: str, *, given: Given) -> None:
         workspace = resources.enter_context(run.workspace(lambda: 1 << 62))
         if is_table:
             length = _TABLE_ROWS if query["length"] is None else query["length"]
-            records = place.records(dataset, {**query, "length": length}, workspace)
+            records, count_skipped = place.records(dataset, {**query, "length": length}, workspace)
             _show_table(records, 0 if query["shuffle_buffer"] else query["offset"])
+            _tell_skipped(count_skipped())
             return
         form = check_form(given["to"] or "ndjson")
         if form not in RECORDS_CODECS or not RECORDS_CODECS[form].kinds:
             raise click.UsageError(f"Rows are not written as {form}.")
         target = Target(given["output"], form, force=given["force"])
-        target.write(place.encoded(dataset, query, form, workspace))
+        pieces, count_skipped = place.encoded(dataset, query, form, workspace)
+        target.write(pieces)
+        _tell_skipped(count_skipped())
+
+
+def _tell_skipped(count: int) -> None:
+    if count:
+        click.echo(_skipped_text(count), err=True)
+
+
+def _skipped_text(count: int) -> str:
+    return f"left out by transforms: {count_text(count, 'row')}"
 
 
 def _show_table(records: Records, first: int) -> None:

@@ -43,7 +43,9 @@ def inspect(
 @options.writing
 @options.lossy
 @options.reading
-@options.skipping
+@options.transforms
+@options.on_error
+@options.damaged
 @options.nonfinite
 @_force
 @options.as_json

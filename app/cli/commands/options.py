@@ -87,18 +87,16 @@ nonfinite = click.option(
     "as null, or an error.",
 )
 
-#: Of commands that may leave rows out.
-skipping = _all(
-    click.option("--transforms", metavar="JSON", help='Steps for features: {"x": [{"step": "flatten"}]}.'),
-    click.option(
-        "--damaged", type=_choice("refuse", "skip"), default="refuse", help="Damaged records of a TFRecord."
-    ),
-    click.option(
-        "--on-error",
-        type=_choice("fail", "skip"),
-        default="fail",
-        help="Rows that a transform does not take.",
-    ),
+transforms = click.option(
+    "--transforms", metavar="JSON", help='Steps for features: {"x": [{"step": "flatten"}]}.'
+)
+
+on_error = click.option(
+    "--on-error", type=_choice("fail", "skip"), default="fail", help="Rows that a transform does not take."
+)
+
+damaged = click.option(
+    "--damaged", type=_choice("refuse", "skip"), default="refuse", help="Damaged records of a TFRecord."
 )
 
 lossy = click.option(

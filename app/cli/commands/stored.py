@@ -20,7 +20,9 @@ _version = click.option("--version", default="latest", help="x.y.z, or latest.")
 @click.option("--again", is_flag=True, help="Store a file that was stored before once more.")
 @options.reading
 @options.lossy
-@click.option("--damaged", type=click.Choice(["refuse", "skip"]), default="refuse", help="Damaged records.")
+@options.damaged
+@options.on_error
+@click.option("--evolve", is_flag=True, help="Let the rows add features and widen those that were inferred.")
 @options.nonfinite
 @options.place
 @options.as_json
@@ -83,7 +85,8 @@ def ls(dataset: str | None, version: str | None, as_json: bool, **given: Any) ->
 @click.option("--shuffle-buffer", type=click.IntRange(0, 2**31), help="Shuffle, in windows of so many rows.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Of the shuffle; 0 if not given.")
 @click.option("--epoch", type=click.IntRange(0, 2**63 - 1), help="Of the shuffle: each has another order.")
-@click.option("--transforms", metavar="JSON", help='Steps for features: {"x": [{"step": "flatten"}]}.')
+@options.transforms
+@options.on_error
 @click.option("--to", help="Format of the rows; a table on a terminal, ndjson elsewhere.")
 @click.option("-o", "--output", default="-", help="The file to write; standard output by default.")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")

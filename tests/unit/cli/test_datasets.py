@@ -146,6 +146,42 @@ def test_rows_come_shuffled_and_transformed(place: list[str]) -> None:
     assert shardsmith("rows", "mixed", "--seed", "3", *place).exit_code == 2
 
 
+def test_rows_that_a_transform_does_not_take_are_left_out_and_counted(place: list[str]) -> None:
+    words = ("YQ==", "!", "Yg==")
+    Path("words.ndjson").write_text("".join(f'{{"word": "{word}"}}\n' for word in words), "utf-8")
+    done("put", "words.ndjson", "--dataset", "words", *place)
+    done("publish", "words", *place)
+    steps = '{"word": [{"step": "decode_base64"}]}'
+    refused = shardsmith("rows", "words", "--transforms", steps, *place)
+    assert refused.exit_code != 0
+    assert "transform_failed" in refused.stderr
+    kept = shardsmith("rows", "words", "--transforms", steps, "--on-error", "skip", *place)
+    assert [json.loads(line) for line in kept.stdout.splitlines()] == [
+        {"word": {"b64": "YQ=="}},
+        {"word": {"b64": "Yg=="}},
+    ]
+    assert kept.stderr == "left out by transforms: 1 row\n"
+
+
+def test_rows_are_put_that_change_the_schema_or_lack_those_that_its_transforms_do_not_take(
+    place: list[str],
+) -> None:
+    Path("words.ndjson").write_text('{"word": "YQ=="}\n{"word": "!"}\n', "utf-8")
+    steps = {"word": {"dtype": "text", "transforms": [{"step": "decode_base64"}]}}
+    schema = ("--schema", json.dumps({"features": steps}))
+    refused = shardsmith("put", "words.ndjson", "--dataset", "decoded", *schema, *place)
+    assert "transform_failed" in refused.stderr
+    put = ("put", "words.ndjson", "--dataset", "decoded", *schema, "--on-error", "skip", *place)
+    assert "1 row stored" in (said := shardsmith(*put).stdout)
+    assert said.endswith("; left out by transforms: 1 row\n")
+    done("put", "one.csv", "--dataset", "widened", *place)
+    assert shardsmith("put", "two.ndjson", "--dataset", "widened", *place).exit_code == 0
+    Path("more.ndjson").write_text('{"id": 4, "name": "di", "age": 5}\n', "utf-8")
+    more = ("put", "more.ndjson", "--dataset", "widened", *place)
+    assert shardsmith(*more).exit_code != 0
+    assert shardsmith(*more, "--evolve").exit_code == 0
+
+
 @pytest.mark.parametrize(
     "command",
     [("ls",), ("ls", "x"), ("rows", "x"), ("get", "x"), ("publish", "x"), ("validate", "--dataset", "x")],

@@ -325,8 +325,9 @@ def _strings(feature: Feature, column: Column, strings: Strings, painter: Painte
     listed = ", ".join(f"“{cell.text}”" if cell.kind == "text" else cell.text for cell in texts)
     more = ", …" if count > most else ""
     shape = shape_of(feature, column)
-    dims = "ragged" if shape is None else "sparse" if feature.kind == "sparse" else shape_text(shape)
-    return Cell("list", f"[{listed}{more}]", dims)
+    if shape is None or feature.kind == "sparse":
+        return Cell("list", f"[{listed}{more}]", "ragged" if shape is None else "sparse")
+    return Cell("list", f"[{listed}{more}]", "" if shape == feature.shape else shape_text(shape))
 
 
 def string_cell(head: bytes, size: int, dtype: DType, extent: Extent) -> Cell:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import wait_for
+
 _ROOT = Path("/sys/fs/cgroup")
 _VERSION_2 = (_ROOT / "cgroup.controllers").exists()
 #: Where version 1 has its groups for memory, and version 2 all.
@@ -72,4 +74,6 @@ def limited_to(num_bytes: int) -> Iterator[ControlGroup]:
                 (folder / name).write_text(str(value), "utf-8")
         yield ControlGroup(folder)
     finally:
+        # Processes that decode images end a moment after the service that was killed.
+        wait_for(lambda: not (folder / "cgroup.procs").read_text("utf-8"))
         folder.rmdir()

@@ -7,9 +7,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.browsing import EXPECTED as EXPECTED_OF_PAGES
+from tests.browsing import PEOPLE, browse, following, look, reading_slowly, store_heavy_rows
 from tests.control_groups import limited_to, needs_control_groups
 from tests.e2e.service import RUN, Service, ready, served_alone
 from tests.soak import APPEND, CLIENTS, EXPECTED, MIB, SHORT, ask_at_once
+from tests.waiting import wait_for
 
 
 @needs_control_groups
@@ -27,6 +30,28 @@ def test_large_bodies_are_answered_or_refused_and_nothing_is_killed(tmp_path: Pa
         assert {status for _, status in together} <= EXPECTED, together
         assert_it_serves(service)
         assert group.num_killed == 0
+
+
+@needs_control_groups
+@pytest.mark.parametrize("limit_mib", [512, 1024])
+@pytest.mark.soak
+def test_ten_people_browse_and_the_memory_comes_back(tmp_path: Path, limit_mib: int) -> None:
+    with (
+        limited_to(limit_mib * MIB) as group,
+        ready(tmp_path, run=group.within(served_alone())) as service,
+    ):
+        store_heavy_rows(service)
+        shown_to_one = look(service)
+        assert set(shown_to_one.values()) <= EXPECTED_OF_PAGES
+        resting = service.anonymous_mib()
+        with following(service, PEOPLE), reading_slowly(service, 2):
+            found = browse(service)
+        assert {status for _, status in found} <= EXPECTED_OF_PAGES, found
+        assert group.num_killed == 0
+        wait_for(lambda: service.anonymous_mib() < resting + 32)
+        # Nobody else holds anything any more: what was refused is shown now.
+        wait_for(lambda: set(look(service).values()) == {200})
+        service.stop()
 
 
 def assert_it_serves(service: Service) -> None:

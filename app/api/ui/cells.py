@@ -23,7 +23,7 @@ from ...domain.feature import Feature
 from ...domain.tensor import num_elements
 from ...domain.wording import looks_like_text, printable, size_text
 from .boxes import draw_boxes
-from .features import shape_text
+from .features import shape_text, shorten
 from .pictures import Painter, Picture, finite_range, real_pieces
 
 #: absent: the row has no such value; number, text, bytes: one value; list: several, as text; wave: a signal;
@@ -37,6 +37,10 @@ _WAVE_WIDTH: Final = 160
 #: Of so many numbers each is a point of it.
 _WAVE_POINTS: Final = 512
 _WAVE_HEIGHT: Final = 36
+#: Bytes that a character takes until its page is sent, in some copies.
+_COPIES: Final = 4
+#: Characters of the name of a class.
+_CLASS_NAME: Final = 120
 #: Pictures in a cell.
 _PICTURES: Final = 4
 _MAX_NESTING: Final = 16
@@ -101,7 +105,12 @@ def show_rows(
         features: those of the batches' columns that are shown, and nothing else.
         rows: batches of one row each.
     """
-    return [_row(features, row, painter, extent) for row in rows]
+    cells = [_row(features, row, painter, extent) for row in rows]
+    num_characters = sum(
+        len(cell.text) + len(cell.folded) + len(cell.points) for row in cells for cell in row
+    )
+    painter.budget.charge(_COPIES * num_characters, "What is shown of rows")
+    return cells
 
 
 def show_tensor(tensor: AnyTensor, painter: Painter, extent: Extent) -> Cell:
@@ -199,7 +208,7 @@ def _number(value: Any, extent: Extent) -> str:
 def _label(feature: Feature, value: Any, extent: Extent) -> str:
     names = feature.meaning.class_names
     if names and 0 <= value < len(names):
-        return f"{names[int(value)]} ({value})"
+        return f"{shorten(names[int(value)], _CLASS_NAME)} ({value})"
     return _number(value, extent)
 
 
@@ -306,7 +315,8 @@ def _nested(column: Column, numbers: NDArray[Any], feature: Feature, extent: Ext
 def _strings(feature: Feature, column: Column, strings: Strings, painter: Painter, extent: Extent) -> Cell:
     pictures: list[Picture] = []
     texts: list[Cell] = []
-    most = 1 if feature.is_scalar else extent.values
+    most, head = (1, extent.folded) if feature.is_scalar else (extent.values, 4 * extent.text)
+    left = extent.folded
     for begin, end in pairwise(strings.offsets[: most + 1].tolist()):
         data = memoryview(strings.data[begin:end])  # type: ignore[arg-type]  # arrays are buffers
         picture = painter.image(data) if feature.dtype.name != "text" and len(pictures) < _PICTURES else None
@@ -315,7 +325,10 @@ def _strings(feature: Feature, column: Column, strings: Strings, painter: Painte
             picture.alt = f"{feature.name[:80]} as a picture"
             pictures.append(picture)
         elif not pictures:
-            texts.append(string_cell(bytes(data[: extent.folded]), end - begin, feature.dtype, extent))
+            texts.append(string_cell(bytes(data[:head]), end - begin, feature.dtype, extent))
+            left -= len(texts[-1].text)
+            if left <= 0:
+                break
     count = len(strings)
     if pictures:
         more = f", {len(pictures)} of {count}" if count > len(pictures) else ""
@@ -323,7 +336,7 @@ def _strings(feature: Feature, column: Column, strings: Strings, painter: Painte
     if feature.is_scalar:
         return texts[0]
     listed = ", ".join(f"“{cell.text}”" if cell.kind == "text" else cell.text for cell in texts)
-    more = ", …" if count > most else ""
+    more = ", …" if count > len(texts) else ""
     shape = shape_of(feature, column)
     if shape is None or feature.kind == "sparse":
         return Cell("list", f"[{listed}{more}]", "ragged" if shape is None else "sparse")

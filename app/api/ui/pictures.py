@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from ...codecs.images.decode import UINT8, UINT16, decoding_bytes, prepare_image
 from ...codecs.images.encode import encoding_bytes, jpeg_pixels, png_pixels
 from ...codecs.images.header import read_header
 from ...codecs.images.shrink import shrink, thin
+from ...codecs.records.lease import Lease
 from ...domain.limits import MIB
 from ...errors import InputError, Overloaded
 from ...runtime.budget import Budget
@@ -26,19 +27,30 @@ from ...runtime.images import EncodedImage, Image, ImageCodecs, ImageHeader, Pix
 from ...runtime.turns import waiting
 from .features import shape_text
 
-#: What decoding the images of a page may hold at a time, and how many pixels are decoded for it.
-_DECODING_BYTES: Final = 64 * MIB
+#: Pixels that are decoded for a page, and bytes of its pictures.
 _MOST_PIXELS: Final = 96_000_000
+_MADE_BYTES: Final = 10 * MIB
+#: What wait to be made hold before some are made, and what making some of them together holds.
+_WAITING_BYTES: Final = 16 * MIB
+_MAKING_BYTES: Final = 32 * MIB
+_TOGETHER: Final = 128
+#: A picture that is made is in memory as so many copies until its page is sent.
+_COPIES: Final = 4
 _QUALITY: Final = 82
 #: Numbers that are looked at together.
 _PIECE: Final = 1 << 16
 #: So many times a small picture is enlarged at most.
 _ENLARGED: Final = 12
+_TOO_LARGE: Final = "It is not drawn here: the images of this page are too large together."
+_BUSY: Final = "It is not drawn now: the service is busy."
 #: How images begin; what begins so and cannot be read is a damaged one. BMP begins as words do.
 _SIGNATURES: Final = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8")
 _BMP: Final = b"BM"
 #: Viridis, the colour map of matplotlib that is the same for eyes that do not tell red from green.
 _VIRIDIS: Final = ("440154", "472d7b", "3b528b", "2c728e", "21918c", "28ae80", "5ec962", "addc30", "fde725")
+
+
+T = TypeVar("T")
 
 
 def real(numbers: NDArray[Any]) -> NDArray[np.float64]:
@@ -104,11 +116,13 @@ class Picture:
 
 @dataclass(slots=True)
 class Painter:
-    """Makes the pictures of a page. They are asked for first, and made by `paint`.
+    """Makes the pictures of a page. They are asked for first; `paint` makes those that are not made yet.
+
+    What they hold is charged until the page is sent. Those that there is no room for say so in their place.
 
     Args:
         images: decodes and encodes.
-        width, height: most of a picture, in pixels of CSS.
+        width, height: most of a picture, in pixels of CSS; it has two of its own for each, for fine screens.
     """
 
     images: ImageCodecs
@@ -118,6 +132,8 @@ class Painter:
     _encoded: list[tuple[EncodedImage, Picture]] = field(default_factory=list)
     _drawn: list[tuple[Image, Picture]] = field(default_factory=list)
     _num_pixels: int = 0
+    _waiting_bytes: int = 0
+    _made_bytes: int = 0
 
     def image(self, data: memoryview) -> Picture | None:
         """A thumbnail of an encoded image; None where that is none."""
@@ -140,38 +156,57 @@ class Painter:
             picture.why = error.detail
             return picture
         self._num_pixels += header.height * header.width
-        if decoding_bytes([image]) > self.budget.remaining or self._num_pixels > _MOST_PIXELS:
-            picture.why = "It is not drawn here: the images of this page are too large together."
-        else:
+        if self._num_pixels > _MOST_PIXELS:
+            picture.why = _TOO_LARGE
+        elif self._has_room(len(data), picture):
             self._encoded.append((image, picture))
         return picture
 
     def heat_map(self, values: NDArray[Any]) -> Picture:
         """A matrix, `[height, width]`, dark where it is low; what is not finite stays clear."""
         height, width = values.shape
-        low, high, _ = finite_range(values)
-        thinned = real(thin(values, 2 * self.height, 2 * self.width))
-        shares = (thinned - low) / ((high - low) or 1.0)
-        indexes = np.nan_to_num(shares * 255, nan=0, posinf=255, neginf=0).clip(0, 255).astype(np.uint8)
-        colours = np.dstack([_palette()[indexes], np.isfinite(shares).astype(np.uint8) * 255])
-        picture = self._draw(colours, height, width, "heat map")
+        picture = self._begin("heat map", height, width)
         picture.is_map = True
+        thinned = thin(values, 2 * self.height, 2 * self.width)
+        if self._has_room(4 * thinned.size, picture):
+            low, high, _ = finite_range(values)
+            shares = (real(thinned) - low) / ((high - low) or 1.0)
+            indexes = np.nan_to_num(shares * 255, nan=0, posinf=255, neginf=0).clip(0, 255).astype(np.uint8)
+            colours = np.dstack([_palette()[indexes], np.isfinite(shares).astype(np.uint8) * 255])
+            self._drawn.append((np.ascontiguousarray(colours), picture))
         return picture
 
     def pixels(self, values: NDArray[Any]) -> Picture:
         """An image of uint8, or of numbers from 0 to 1: `[height, width, channels]`."""
-        height, width, _ = values.shape
+        height, width, channels = values.shape
+        picture = self._begin("pixels", height, width)
         rows, columns = min(height, 2 * self.height), min(width, 2 * self.width)
-        if values.dtype != np.uint8:
-            shares = np.clip(np.nan_to_num(real(thin(values, 2 * rows, 2 * columns))), 0, 1)
-            values = (shares * 255).round().astype(np.uint8)
-        return self._draw(shrink(values, rows, columns), height, width, "pixels")
+        if self._has_room(channels * rows * columns, picture):
+            if values.dtype != np.uint8:
+                shares = np.clip(np.nan_to_num(real(thin(values, 2 * rows, 2 * columns))), 0, 1)
+                values = (shares * 255).round().astype(np.uint8)
+            self._drawn.append((np.ascontiguousarray(shrink(values, rows, columns)), picture))
+        return picture
 
-    def _draw(self, pixels: Image, height: int, width: int, words: str) -> Picture:
+    def _begin(self, words: str, height: int, width: int) -> Picture:
         picture = self._picture(words, height, width)
         picture.is_enlarged = picture.width > width
-        self._drawn.append((np.ascontiguousarray(pixels), picture))
         return picture
+
+    def _has_room(self, num_bytes: int, picture: Picture) -> bool:
+        """Whether there is room for what the picture holds until it is made; if not, it says so."""
+        if self._waiting_bytes + num_bytes > min(_WAITING_BYTES, self.budget.remaining // 2):
+            self.paint()
+        if self._made_bytes > _MADE_BYTES or num_bytes > self.budget.remaining:
+            picture.why = _TOO_LARGE
+            return False
+        try:
+            self.budget.charge(num_bytes, "The pictures of a page")
+        except Overloaded:
+            picture.why = _BUSY
+            return False
+        self._waiting_bytes += num_bytes
+        return True
 
     def _picture(self, words: str, height: int, width: int) -> Picture:
         """As large as there is room; small pictures are enlarged by a whole number."""
@@ -180,54 +215,69 @@ class Painter:
         return Picture(words, (width, height), max(1, round(width * share)), max(1, round(height * share)))
 
     def paint(self) -> None:
-        """Make all pictures that were asked for."""
+        """Make the pictures that were asked for."""
         try:
-            for part in self._parts():
-                self._decode(part)
-            if self._drawn:
-                self._encode(self._drawn)
+            for images in self._parts(self._encoded, decoding_bytes):
+                self._decode(images)
+            for drawn in self._parts(self._drawn, encoding_bytes):
+                self._encode(drawn)
         except Overloaded:
             for _, picture in (*self._encoded, *self._drawn):
                 if not picture.url:
-                    picture.why = "It is not drawn now: the service is busy."
+                    picture.why = picture.why or _BUSY
         self._encoded.clear()
         self._drawn.clear()
+        self.budget.release(self._waiting_bytes)
+        self._waiting_bytes = 0
 
-    def _parts(self) -> Iterator[list[tuple[EncodedImage, Picture]]]:
-        part: list[tuple[EncodedImage, Picture]] = []
-        for each in self._encoded:
-            if part and decoding_bytes([image for image, _ in (*part, each)]) > _DECODING_BYTES:
+    def _parts(
+        self, waiting: Sequence[tuple[T, Picture]], bytes_of: Callable[[Sequence[T]], int]
+    ) -> Iterator[list[tuple[T, Picture]]]:
+        """Some at a time, so that making them holds no more than there is."""
+        part: list[tuple[T, Picture]] = []
+        for each in waiting:
+            most = min(_MAKING_BYTES, self.budget.remaining // 2)
+            if part and (len(part) == _TOGETHER or bytes_of([one for one, _ in (*part, each)]) > most):
                 yield part
                 part = []
-            part.append(each)
+            if bytes_of([each[0]]) > self.budget.remaining:
+                each[1].why = _TOO_LARGE
+            else:
+                part.append(each)
         if part:
             yield part
 
     def _decode(self, part: Sequence[tuple[EncodedImage, Picture]]) -> None:
         images = [image for image, _ in part]
-        held = decoding_bytes(images)
-        self.budget.charge(held, "The images of a page")
-        try:
-            sizes = [(picture.height, picture.width) for _, picture in part]
-            wanted = {id(image): size for image, size in zip(images, sizes, strict=True)}
+        sizes = [(picture.height, picture.width) for _, picture in part]
+        wanted = {id(image): size for image, size in zip(images, sizes, strict=True)}
+        with Lease(self.budget) as lease:
+            lease.charge(decoding_bytes(images), "The images of a page")
             pending = self.images.start_decoding(images, partial(_thumbnail, wanted))
             with waiting():
                 found = pending.result()
-        finally:
-            self.budget.release(held)
-        for (image, picture), made in zip(part, found, strict=True):
-            _show(picture, made, "png" if image.header.channels in (2, 4) and image.channels == 0 else "jpeg")
+            for (image, picture), made in zip(part, found, strict=True):
+                is_png = image.header.channels in (2, 4) and image.channels == 0
+                self._show(picture, made, "png" if is_png else "jpeg")
 
     def _encode(self, drawn: Sequence[tuple[Image, Picture]]) -> None:
-        held = encoding_bytes([pixels for pixels, _ in drawn])
-        self.budget.charge(held, "The pictures of a page")
-        try:
+        with Lease(self.budget) as lease:
+            lease.charge(encoding_bytes([pixels for pixels, _ in drawn]), "The pictures of a page")
             with waiting():
                 found = self.images.encode([png_pixels(pixels) for pixels, _ in drawn])
-        finally:
-            self.budget.release(held)
-        for (_, picture), made in zip(drawn, found, strict=True):
-            _show(picture, made, "png")
+            for (_, picture), made in zip(drawn, found, strict=True):
+                self._show(picture, made, "png")
+
+    def _show(self, picture: Picture, made: Any, form: str) -> None:
+        if isinstance(made, Refusal):
+            picture.why = f"It cannot be decoded: {made.reason}."
+            return
+        self._made_bytes += len(made)
+        if self._made_bytes > _MADE_BYTES or _COPIES * len(made) > self.budget.remaining:
+            picture.why = _TOO_LARGE
+            return
+        self.budget.charge(_COPIES * len(made), "The pictures of a page")
+        picture.url = f"data:image/{form};base64,{base64.b64encode(made).decode()}"
 
 
 def _thumbnail(wanted: dict[int, tuple[int, int]], encoded: EncodedImage, decoded: Image) -> Pixels:
@@ -238,13 +288,6 @@ def _thumbnail(wanted: dict[int, tuple[int, int]], encoded: EncodedImage, decode
     height, width = wanted[id(encoded)]
     small = shrink(pixels, min(2 * height, pixels.shape[0]), min(2 * width, pixels.shape[1]))
     return jpeg_pixels(small, _QUALITY) if small.shape[2] in (1, 3) else png_pixels(small)
-
-
-def _show(picture: Picture, made: Any, form: str) -> None:
-    if isinstance(made, Refusal):
-        picture.why = f"It cannot be decoded: {made.reason}."
-    else:
-        picture.url = f"data:image/{form};base64,{base64.b64encode(made).decode()}"
 
 
 def _words(header: ImageHeader) -> str:

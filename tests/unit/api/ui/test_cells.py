@@ -53,6 +53,13 @@ def test_a_label_has_its_name() -> None:
     assert shown(of, Column(np.array([2]))).text == "2"
 
 
+def test_a_name_of_a_class_is_cut_and_cannot_steer() -> None:
+    of = feature("x", "int64", (8,), meaning=Meaning(class_names=("\u202e\x1b[2J" + "n" * 100_000,)))
+    text = shown(of, Column(np.zeros(8, np.int64), width=8), ALONE).text
+    assert len(text) < 1_200
+    assert text.isprintable()
+
+
 @pytest.mark.parametrize("size", [2, 100, 513, 100_000])
 def test_a_signal_is_a_wave_of_few_points_within_its_box(size: int) -> None:
     values = np.sin(np.arange(size)).astype(np.float32)
@@ -147,6 +154,22 @@ def test_long_text_is_folded_and_longer_text_is_cut() -> None:
     cell = shown(of, Column(Strings.pack([b"x" * 10**6])))
     assert len(cell.text + cell.folded) == 2_000
     assert cell.note == "976.6 KiB of text"
+
+
+@pytest.mark.parametrize("extent", [IN_TABLE, ALONE])
+def test_of_many_long_texts_some_are_shown(extent: Extent) -> None:
+    texts = Strings.pack([b"\xf0\x9f\x8c\xb7" * 100_000] * 300)
+    cell = shown(feature("x", "text", (300,)), Column(texts, width=300), extent)
+    assert extent.text < len(cell.text) < extent.folded + extent.text + 1_000
+    assert cell.text.endswith("…]")
+
+
+def test_what_is_shown_of_rows_is_charged() -> None:
+    of, budget = feature("x", "text"), Budget(Limits())
+    painter = Painter(ImageProcesses(), budget, 128, 96)
+    rows = [Batch(1, (Column(Strings.pack([b"long " * 1_000])),))] * 50
+    [[first], *_] = show_rows([of], rows, painter, IN_TABLE)
+    assert budget.peak >= 50 * (len(first.text) + len(first.folded)) > 50_000
 
 
 def test_control_characters_are_shown_and_bytes_are_digits() -> None:

@@ -67,6 +67,18 @@ def test_each_route_takes_the_scope_of_the_table_and_no_other(
             assert (problem["code"], problem["required_scope"]) == ("insufficient_scope", needed)
 
 
+def test_a_page_that_is_refused_says_who_is_signed_in(client: httpx.Client) -> None:
+    """Or nobody could sign out there, and in with another token."""
+    for token, path, status in [
+        ("writing-91ab", "/ui", 403),
+        ("acme-4411", "/ui/datasets/globex-x", 404),
+        ("acme-4411", "/ui/nothing", 404),
+    ]:
+        page = client.get(path, headers={**as_(token), "Accept": "text/html"})
+        assert page.status_code == status
+        assert f"Signed in as</span> {TOKENS[token]['name']} <button" in page.text, path
+
+
 @pytest.mark.parametrize(
     ("headers", "status", "code"),
     [

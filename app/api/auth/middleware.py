@@ -64,6 +64,7 @@ class Authentication:
                 await self._identify_if_possible(scope)
             return None, None
         principal = await self._bearers.identify(scope["headers"])
+        principal.enter(scope)  # before anything is refused: that page says who is signed in, too
         if found is None:
             return http_problem(scope, 404, "Not Found", {}), None
         line, parameters = found
@@ -81,7 +82,6 @@ class Authentication:
             if needed in _AUDITED:
                 audit(scope, principal, line.route, dataset, status=response.status_code)
             return response, None
-        principal.enter(scope)
         if needed in _AUDITED:
             return None, Audited(scope, principal, line.route, dataset)
         return None, None

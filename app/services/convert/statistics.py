@@ -82,7 +82,8 @@ class _Moments:
     def to_json(self) -> StatisticsJson:
         if not self.count:
             return {"mean": None, "std": None}
-        return {"mean": _finite(self.mean), "std": _finite(math.sqrt(max(0.0, self.squares / self.count)))}
+        # Squares of large numbers are infinite, and what is added to these may be no number.
+        return {"mean": _finite(self.mean), "std": _finite(math.sqrt(self.squares / self.count))}
 
 
 class StatisticsJson(TypedDict, total=False):

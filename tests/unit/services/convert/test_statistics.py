@@ -55,6 +55,8 @@ def test_what_is_not_finite_is_counted_apart(dtype: str) -> None:
 def test_what_float64_does_not_hold_is_null() -> None:
     found = described("float64", [1.7e308, -1.7e308], [1.7e308, 1.7e308])
     assert (found["min"], found["max"], found["std"]) == (-1.7e308, 1.7e308, None)
+    found = described("float64", [1.5, 1e308])
+    assert (found["mean"], found["std"]) == (5e307, None)
 
 
 @pytest.mark.parametrize(

@@ -79,14 +79,19 @@ def tell(error: Failure, *, as_json: bool) -> int:
     return _STATUS_OF_CODE.get(found["code"], of_class)
 
 
+def detail_of(error: errors.ShardsmithError) -> str:
+    """What is wrong; options are written as they are on a command line."""
+    text = errors.OPTION.sub(lambda found: found[0] or "--", error.detail)
+    return text.replace("--on_error", "--on-error")
+
+
 def _document(error: Failure) -> dict[str, Any]:
     if isinstance(error, errors.ShardsmithError):
         place = error.location
         where = {"row": place.row, "feature": place.feature, "offset": place.offset, "pointer": place.pointer}
-        detail = errors.OPTION.sub(lambda found: found[0] or "--", error.detail).replace(
-            "--on_error", "--on-error"
-        )
-        return {"code": error.code, "detail": detail} | {k: v for k, v in where.items() if v is not None}
+        return {"code": error.code, "detail": detail_of(error)} | {
+            k: v for k, v in where.items() if v is not None
+        }
     if isinstance(error, OSError):
         name = "" if error.filename is None else f"{error.filename}: "
         return {"code": "system_error", "detail": f"{name}{error.strerror or error}."}

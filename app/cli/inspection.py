@@ -32,7 +32,7 @@ from ..services.convert.cells import (
 from ..services.convert.inspect import Findings, NotMessages, RowsInspection, inspect_tensors
 from ..services.convert.records import encode_records
 from ..services.convert.tensors import open_tensors
-from .failures import DAMAGED_FILE, FAILURES, tell
+from .failures import DAMAGED_FILE, FAILURES, detail_of, tell
 from .reading import Given, Input, open_input, read_rows, refuse_inapplicable, tensor_options
 from .screen.pictures import can_show, decode, half_blocks
 from .screen.terminal import count_text, printable, size_text, table, terminal_width
@@ -87,7 +87,7 @@ def _fault_json(fault: InputError) -> dict[str, Any]:
     where = fault.location
     return {
         "code": fault.code,
-        "detail": fault.detail,
+        "detail": detail_of(fault),
         "row": where.row,
         "feature": where.feature,
         "offset": where.offset,
@@ -116,7 +116,7 @@ class _Inspection:
         except NotMessages as error:
             if not source.is_read_again or self._given.get("message") is not None:
                 raise error.fault from None
-            self._print(printable(f"Its records are shown as bytes: {error.fault.detail}"))
+            self._print(printable(f"Its records are shown as bytes: {detail_of(error.fault)}"))
             return self._look(run, source, {**self._given, "message": "bytes"}, fault=error.fault)
 
     def _look(self, run: Run, source: Source, given: Given, *, fault: InputError | None = None) -> Report:
@@ -277,7 +277,7 @@ def check_lines(findings: Findings) -> Iterator[str]:
             for name, value in (("row", fault.location.row), ("offset", fault.location.offset))
             if value is not None
         )
-        yield printable(f"Damaged: {fault.detail} [{fault.code}{place}]")
+        yield printable(f"Damaged: {detail_of(fault)} [{fault.code}{place}]")
 
 
 def inspect(

@@ -291,6 +291,8 @@ def test_files_behind_one_that_cannot_be_read_are_checked_all_the_same() -> None
         ["rows.csv:", "good"],
         ["cut.ndjson:", "damaged"],
     ]
+    Path("unknown").write_bytes(b"")
+    assert "Set --from= to say it." in shardsmith("validate", "unknown").stdout
     result = shardsmith("validate", "--json", "rows.csv", "none.csv")
     assert result.exit_code == 4
     assert [found["input"] for found in json.loads(result.stdout)] == ["rows.csv"]

@@ -25,7 +25,7 @@ PEOPLE = 10
 #: Shown; or more than there is while others hold what they do.
 EXPECTED = {200, 503}
 _ROWS = 100
-_ROWS_OF_FILE = 400_000
+_ROWS_OF_FILE = 200_000
 
 _PAGES = (
     "/ui/datasets/grids/latest/rows?count=100",
@@ -42,7 +42,7 @@ def store_heavy_rows(service: Service) -> None:
     random = np.random.default_rng(16)
     for _ in range(_ROWS // 10):
         saved = io.BytesIO()
-        grids = {f"grid {k}": random.integers(0, 256, (10, 192, 256), np.uint8) for k in range(12)}
+        grids = {f"grid {k}": random.integers(0, 256, (10, 192, 256), np.uint8) for k in range(8)}
         np.savez(saved, allow_pickle=False, **grids)
         _append(service, "grids", "npz", saved.getvalue())
     photos = [encode(pixels(480, 640, 3, seed), "jpeg", quality=90) for seed in range(8)]
@@ -78,7 +78,7 @@ def _files() -> list[tuple[str, bytes]]:
     return [
         ("rows.ndjson", rows),
         ("tensor.npy", tensor.getvalue()),
-        ("photo.jpeg", encode(pixels(3000, 4000, 3), "jpeg")),
+        ("photo.jpeg", encode(pixels(1500, 2000, 3), "jpeg")),
     ]
 
 

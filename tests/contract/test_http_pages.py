@@ -305,6 +305,41 @@ def test_of_many_features_some_are_shown_at_a_time(client: httpx.Client) -> None
     assert re.search(r"features 25.48 of 300", page)
 
 
+def test_pages_of_a_version_of_ten_thousand_features_are_bearable(client: httpx.Client) -> None:
+    row = {f"feature-{k:04}-\u202e\u2066{'<b>' * 20}": k for k in range(9_000)}
+    client.post(
+        "/v1/datasets/ui-wider/records?publish=true", json=[row], headers={"Idempotency-Key": "ui-wider"}
+    ).raise_for_status()
+    for path in ("", "/latest", "/latest/rows", "/latest/row?split=train&row=0", "/latest/statistics"):
+        page = client.get(f"/ui/datasets/ui-wider{path}", headers=BROWSER)
+        assert page.status_code == 200
+        assert len(page.content) < 1_000_000, path
+        seen = re.sub(r"<[^>]*>", "", page.text)
+        assert not set(seen) & set("\u202e\u2066"), path
+        assert "<b>" not in page.text
+    assert "8,600 more are not shown." in client.get("/ui/datasets/ui-wider/latest", headers=BROWSER).text
+
+
+def test_of_many_shards_some_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.api.ui.versions._SHARDS", 2)
+    with serving(create_app_with(Settings(storage_url="memory://"))) as client:
+        query = {"split": "train", "publish": "true", "num_shards": "5"}
+        rows = [{"x": k} for k in range(20)]
+        client.post("/v1/datasets/some/records", params=query, json=rows).raise_for_status()
+        page = client.get("/ui/datasets/some/latest", headers=BROWSER).text
+        assert len(set(re.findall(r"some-train.tfrecord-\d{5}-of-00005</th>", page))) == 2
+        [manifest] = re.findall(r'3 shards more are in the <a href="([^"]+)"', page)
+        assert len(client.get(manifest).json()["splits"]["train"]["shards"]) == 5
+
+
+def test_numbers_that_nothing_reaches_are_searched_for(client: httpx.Client, many: str) -> None:
+    for value in ("9" * 400, "-" + "9" * 400, "1e400"):
+        query = {"feature": "half", "op": "is", "value": value}
+        page = client.get(f"{many}/rows", params=query, headers=BROWSER)
+        assert page.status_code == 200
+        assert "None of these rows fits." in page.text
+
+
 def test_images_stand_in_the_page_small(client: httpx.Client) -> None:
     pixels = [[[k % 256, j % 256, 0] for j in range(400)] for k in range(300)]
     png = client.post("/v1/tensors/serialize?to=png&dtype=uint8", json=pixels)

@@ -20,7 +20,7 @@ from ..execution.job import Answer, Job, Plan
 from ..operation import Operation
 from ..query.rows import NoQuery
 from .charts import Bar, bars
-from .features import describe_features
+from .features import describe_schema
 from .rendering import page
 from .versions import Totals, totals_of
 
@@ -95,7 +95,7 @@ def dataset_page(dataset: str) -> Plan:
             "versions": versions,
             "has_older": has_older,
             "growth": _growth(versions),
-            "features": describe_features(info.schema or ()),
+            "features": describe_schema(() if info.schema is None else info.schema.features),
         }
         return page("dataset.html", job, values)
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ...domain.feature import Feature
 from ...domain.wording import printable
 
-#: Characters of a name.
+#: Features of a table, and characters of a name.
+_FEATURES: Final = 400
 _NAME: Final = 400
+#: Characters of source that loads rows; longer is not shown.
+MOST_SOURCE: Final = 64 * 1024
 #: Names of classes that are listed.
 _CLASSES: Final = 8
 _CLASS: Final = 60
@@ -42,6 +45,19 @@ def describe_features(features: Iterable[Feature]) -> list[FeatureLine]:
         )
         for feature in features
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureLines:
+    """The features of a schema, and how many are not shown."""
+
+    shown: list[FeatureLine]
+    left_out: int
+
+
+def describe_schema(features: Sequence[Feature]) -> FeatureLines:
+    """The first features of a schema: it may have ten thousand, each with a long name."""
+    return FeatureLines(describe_features(features[:_FEATURES]), max(0, len(features) - _FEATURES))
 
 
 def shorten(text: str, most: int) -> str:

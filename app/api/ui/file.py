@@ -36,7 +36,7 @@ from ..execution.job import Answer, Job, Plan
 from ..operation import NegotiatingHeaders, Operation
 from .cells import IN_TABLE, Cell, show_rows, show_tensor
 from .feature_statistics import StatisticsView, describe_statistics
-from .features import FeatureLine, describe_features, shorten
+from .features import MOST_SOURCE, FeatureLine, describe_features, shorten
 from .pictures import Painter
 from .rendering import page
 
@@ -51,7 +51,6 @@ _LINES: Final = 200
 _RANGES: Final = 20
 _NAME: Final = 120
 _CELL: Final = 240
-_MOST_SOURCE: Final = 64 * 1024
 #: Nobody waits for these statistics, and nobody keeps them: they are coarser than those of a version.
 _DETAIL: Final = Detail(counted=512, steps=20, bins=32)
 
@@ -268,7 +267,7 @@ def _loaders(
         if description in ("python", "torch"):
             options = "" if compression == "none" else f', compression_type="{compression.upper()}"'
             text += f"\n\nrows = load({file!a}{options})\n"
-        if len(text) <= _MOST_SOURCE:
+        if len(text) <= MOST_SOURCE:
             yield title, text
 
 

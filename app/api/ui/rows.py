@@ -20,7 +20,7 @@ from ..execution.job import Answer, Job, Plan
 from ..operation import Operation
 from ..query.rows import NoQuery
 from .cells import ALONE, IN_TABLE, Cell, Extent, show_rows
-from .features import describe_features
+from .features import describe_features, shorten
 from .pictures import Painter
 from .rendering import page
 
@@ -28,6 +28,9 @@ router = APIRouter(include_in_schema=False, route_class=Operation)
 
 #: Features of a table; the others are on further pages.
 _COLUMNS: Final = 24
+#: Features that are offered for a search, and characters of their names.
+_SEARCHABLE: Final = 500
+_OPTION: Final = 60
 #: Of a row that stands alone.
 _MOST_FEATURES: Final = 400
 #: How long a search goes on, and how many rows it looks at, before it says how far it has come.
@@ -93,7 +96,8 @@ def rows_page(dataset: str, version: str, query: Annotated[RowsQuery, Query()]) 
             "query": query,
             "numbers": table.numbers,
             "cells": cells,
-            "all_features": [feature.name for feature in features],
+            "num_features": len(features),
+            "searchable": [(each.name, shorten(each.name, _OPTION)) for each in features[:_SEARCHABLE]],
             "features": describe_features(features[k] for k in shown),
             "columns": shown,
             "step": _COLUMNS,

@@ -14,11 +14,13 @@ from ..base_url import base_url
 from ..downloads.loader_lines import loader_lines, torch_lines
 from ..execution.job import Answer, Job, Plan
 from ..operation import Operation
-from .features import describe_features
+from .features import MOST_SOURCE, describe_schema
 from .rendering import page
 
 router = APIRouter(include_in_schema=False, route_class=Operation)
 
+#: Shards of a split that are listed.
+_SHARDS: Final = 1_000
 #: What the lines of `loader_lines` are for, as the page calls it, in its order.
 _LOADERS: Final = {
     "tf.data": "tf.data",
@@ -61,12 +63,14 @@ def version_page(dataset: str, version: str) -> Plan:
         loaders = [(title, lines[name]) for name, title in _LOADERS.items() if name in lines]
         if (of_torch := torch_lines(found)) is not None:
             loaders.insert(1, ("PyTorch", of_torch))
+        loaders = [(title, text) for title, text in loaders if len(text) <= MOST_SOURCE]
         values |= {
             "manifest": found,
             "is_latest": version == "latest",
             "totals": totals_of(found),
-            "features": describe_features(found.schema),
+            "features": describe_schema(found.schema.features),
             "loaders": loaders,
+            "most_shards": _SHARDS,
         }
         return page("version.html", job, values)
 

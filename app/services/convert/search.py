@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -54,12 +55,16 @@ class Condition:
         hits = np.ones(values.size, np.bool_)
         if values.dtype.kind == "c":
             return np.zeros(values.size, np.bool_)
-        if values.dtype.kind not in "iufb":  # narrow floats compare as wide ones
+        if values.dtype.kind == "b":  # compares with small integers alone
+            values = values.view(np.uint8)
+        elif values.dtype.kind not in "iuf":  # narrow floats compare as wide ones
             values = values.astype(np.float32)
-        if self.low is not None:
-            hits &= values >= self.low
-        if self.high is not None:
-            hits &= values <= self.high
+        is_float = values.dtype.kind == "f"
+        with np.errstate(over="ignore"):  # what a narrow float does not reach is infinite there
+            if self.low is not None:
+                hits &= values >= (_as_float(self.low) if is_float else self.low)
+            if self.high is not None:
+                hits &= values <= (_as_float(self.high) if is_float else self.high)
         return hits
 
     def _find_text(self, strings: Strings) -> Mask:
@@ -70,6 +75,8 @@ class Condition:
             for index in np.flatnonzero(sizes == len(self.text)).tolist():
                 hits[index] = strings.part(index, index + 1).unpack()[0] == self.text
             return hits
+        if not self.text:
+            return np.ones(len(strings), np.bool_)
         data = strings.data.tobytes()
         at = data.find(self.text)
         while at >= 0:
@@ -81,6 +88,14 @@ class Condition:
             else:
                 at = data.find(self.text, at + 1)
         return hits
+
+
+def _as_float(number: float) -> float:
+    """An integer that no float64 reaches is infinite."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 class Search:

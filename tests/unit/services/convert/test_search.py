@@ -1,5 +1,6 @@
 """Searching rows by a value, a range, a part of a text, or for being absent."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,6 +58,22 @@ def test_numbers(condition: Condition, numbers: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
+    "dtype", ["bool", "uint8", "int64", "uint64", "float16", "bfloat16", "float32", "float64"]
+)
+@pytest.mark.parametrize("number", [10**400, 10**30, 1e300, math.inf])
+def test_numbers_beyond_all_values_are_bounds_like_others(dtype: str, number: float) -> None:
+    of = feature("x", dtype)
+    column = Column(np.array([1, 0, 1]).astype(of.dtype.numpy))
+    for low, high, numbers in [
+        (-number, number, [0, 1, 2]),
+        (number, None, []),
+        (None, -number, []),
+        (number, number, []),
+    ]:
+        assert found(of, [column], Condition("x", low=low, high=high))[0] == numbers
+
+
+@pytest.mark.parametrize(
     ("text", "is_part", "numbers"),
     [
         (b"ab", False, [0, 5]),
@@ -65,6 +82,7 @@ def test_numbers(condition: Condition, numbers: list[int]) -> None:
         (b"bx", True, []),
         (b"", False, [3]),
         (b"a", True, [0, 2, 5]),
+        (b"", True, [0, 1, 2, 3, 5]),
     ],
 )
 def test_strings(text: bytes, is_part: bool, numbers: list[int]) -> None:

@@ -20,7 +20,8 @@ BUILD: Final = ROOT / "build"
 PAGES, SITE, VENV = BUILD / "pages", BUILD / "site", BUILD / "docs-venv"
 #: What pages are made of, and what they link to.
 SOURCES: Final = (
-    "*.md", "docs/**/*", "examples/**/*.md", "benchmarks/**/*.md", "conformance/*.md", "openapi/openapi.yaml",
+    "*.md", "docs/**/*", "examples/**/*.md", "benchmarks/**/*.md", "conformance/*.md",
+    "openapi/openapi.yaml", "openapi/names.txt",
 )  # fmt: skip
 #: What a browser would fetch by itself when it shows a page.
 FETCHED: Final = re.compile(

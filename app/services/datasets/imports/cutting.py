@@ -19,7 +19,7 @@ from ....codecs.arrow.parquet import find_row_groups
 from ....codecs.columns import Ints
 from ....codecs.csv.lines import end_of_line
 from ....codecs.forms import FormName
-from ....codecs.messages.framing import HEADER_BYTES, frame_header, iter_frames
+from ....codecs.messages.framing import HEADER_BYTES, OVERHEAD_BYTES, frame_header, iter_frames
 from ....domain.limits import KIB, MIB
 from ....errors import InputError
 from ....runtime.workspace import Workspace
@@ -33,6 +33,8 @@ _BOM: Final = b"\xef\xbb\xbf"
 #: Read at a time to find the end of a line.
 _LINE_BYTES: Final = 64 * KIB
 _LONGEST_HEADER: Final = 1 * MIB
+#: Records of an object that are passed over to find the ends of others.
+_MAX_DAMAGED: Final = 100
 #: Without a byte there is no row, and nothing is wrong.
 _MAY_BE_EMPTY: Final = frozenset({"tfrecord", "ndjson", "libsvm"})
 
@@ -85,13 +87,19 @@ def _ends(
     """Where ranges end before the last one does."""
     if form in ("ndjson", "libsvm"):
         yield from _line_ends(source, item, range_bytes)
-    elif form in ("csv", "tfrecord"):
+    elif form == "csv":
         workspace.budget.reserve(READ_AHEAD_BYTES)
         with closing(PieceStream(source, item, 0, item.size, pool)) as body:
-            if form == "csv":
-                yield from _csv_line_ends(body, item.size, range_bytes, delimiter)
-            elif _is_framed(source, item):
-                yield from _frame_ends(body, item.size, range_bytes, workspace)
+            yield from _csv_line_ends(body, item.size, range_bytes, delimiter)
+    elif form == "tfrecord":
+        workspace.budget.reserve(READ_AHEAD_BYTES)
+        target = range_bytes
+        for ends in _frame_ends(source, item, workspace, pool):
+            while target <= ends[-1]:
+                end = int(ends[np.searchsorted(ends, target)])
+                if end < item.size:
+                    yield end
+                target = end + range_bytes
 
 
 def _line_ends(source: Source, item: SourceObject, range_bytes: int) -> Iterator[int]:
@@ -167,25 +175,45 @@ def _first_stray_quote(
     return int(np.concatenate([*stray, [len(data)]]).min())
 
 
-def _is_framed(source: Source, item: SourceObject) -> bool:
-    """Whether an object begins with a frame; a compressed one does not."""
-    head = bytes(source.read(item, 0, min(HEADER_BYTES, item.size)))
-    return len(head) == HEADER_BYTES and head == frame_header(int.from_bytes(head[:8], "little"))
+def _frame_ends(
+    source: Source, item: SourceObject, workspace: Workspace, pool: ThreadPoolExecutor | None
+) -> Iterator[Ints]:
+    """Where frames end. One with a damaged payload is left out: its length still tells where the next begins.
+
+    There are no more behind a damaged length, and none in an object that is compressed.
+    """
+    begin, stop, damaged = 0, item.size, 0
+    while begin < item.size and damaged <= _MAX_DAMAGED:
+        size = _frame_size(source, item, begin)
+        if size is None:
+            return
+        first, fault = begin, stop
+        with closing(PieceStream(source, item, begin, stop, pool)) as body:
+            try:
+                for block in iter_frames(body, workspace.budget, compression="none"):
+                    ends = first + block.offset + block.ends
+                    yield ends
+                    begin = int(ends[-1])
+            except InputError as error:
+                if error.code == "source_changed":
+                    raise
+                if error.location.offset is None:
+                    return
+                fault = first + error.location.offset
+        if begin < fault:  # whole frames, which were read together with the faulty one
+            stop = fault
+        elif fault == first:  # nothing else came of it
+            begin, stop, damaged = first + size, item.size, damaged + 1
+        else:
+            stop = item.size
 
 
-def _frame_ends(body: PieceStream, size: int, range_bytes: int, workspace: Workspace) -> Iterator[int]:
-    target = range_bytes
-    try:
-        for block in iter_frames(body, workspace.budget, compression="none"):
-            ends = block.offset + block.ends
-            while target <= ends[-1]:
-                end = int(ends[np.searchsorted(ends, target)])
-                if end < size:
-                    yield end
-                target = end + range_bytes
-    except InputError as error:
-        if error.code == "source_changed":
-            raise
+def _frame_size(source: Source, item: SourceObject, offset: int) -> int | None:
+    """The bytes of the frame that begins there; None if none does."""
+    head = bytes(source.read(item, offset, min(HEADER_BYTES, item.size - offset)))
+    length = int.from_bytes(head[:8], "little")
+    whole = len(head) == HEADER_BYTES and head == frame_header(length)
+    return OVERHEAD_BYTES + length if whole else None
 
 
 def _cut_parquet(

@@ -158,6 +158,25 @@ def test_tfrecords_are_cut_between_records(world: World) -> None:
     assert world.read("e") == [[i] for i in range(50)]
 
 
+@pytest.mark.parametrize(("at", "ranges", "left_out"), [(20, 10, 1), (0, 4, 1), (None, 10, 0)])
+def test_a_damaged_record_costs_its_range_and_a_damaged_length_what_follows(
+    world: World, at: int | None, ranges: int, left_out: int
+) -> None:
+    write_ndjson(world.folder / "a.ndjson", 0, 100)
+    world.run(world.request("*.ndjson", schema=Schema.from_json({"features": {"id": {"dtype": "int64"}}}),
+                            undeclared="drop"))  # fmt: skip
+    [data] = world.shards("d")
+    size = len(data) // 100
+    damaged = bytearray(data)
+    if at is not None:
+        damaged[35 * size + at] ^= 1
+    (world.folder / "a.tfrecord").write_bytes(damaged)
+    status = world.run(world.request("*.tfrecord", range_bytes=10 * size, on_error="skip"), name="e")
+    assert (status.plan.num_ranges, status.left_out) == (ranges, left_out)
+    lost = range(0) if at is None else range(30, 40) if at else range(30, 100)
+    assert [i for [i] in world.read("e")] == [i for i in range(100) if i not in lost]
+
+
 def test_a_record_that_looks_like_records_is_not_cut_in_two(world: World) -> None:
     inner = b"".join(frame(bytes([k]) * 50) for k in range(20))
     rows = [{"b": {"b64": base64.b64encode(value).decode()}} for value in (inner, b"after")]

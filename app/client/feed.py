@@ -15,66 +15,27 @@ numpy (`pip install 'shardsmith[client]'`).
 from __future__ import annotations
 
 import json
-import os
 import re
-import threading
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .aio import connect
 from .arrow import ArrowStream, Batch, Features, no_rows
-from .connection import Answer, Parameter, Passing
+from .connection import Answer, Parameter
 from .errors import FeedError
+from .steps import StepReader, Steps
 from .transport import BlockingTransport, run
 
-T = TypeVar("T")
-
-#: Steps that threads which read ahead are from one another, at most.
-_MAX_SKIPPED: Final = 64
 #: Between two bytes: a window of the shuffle may have to be read first.
 _TIMEOUT_S: Final = 60.0
 #: An epoch, and the one after it, is an int64.
 _END_OF_EPOCHS: Final = 2**63 - 1
 #: In a mixture, another dataset and which version of it.
 _OTHER: Final = re.compile("([^@/:,]+)@([^@/:,]+)/")
-
-
-@dataclass(frozen=True)
-class Steps:
-    """The steps of an epoch.
-
-    Attributes:
-        num_rows: of the epoch.
-        size: rows of a step, over all workers.
-        drop_remainder: rows that do not fill a last step are left out.
-    """
-
-    num_rows: int
-    size: int
-    drop_remainder: bool
-
-    def left(self, row: int) -> int:
-        """How many steps there are from a row of the epoch on."""
-        rows = max(0, self.num_rows - row)
-        return rows // self.size if self.drop_remainder else -(-rows // self.size)
-
-    def after(self, epoch: int, row: int, steps: int) -> tuple[int, int]:
-        """The epoch and the row at which the next step begins, `steps` after those at `row` of `epoch`."""
-        left = self.left(row)
-        if steps < left:
-            return epoch, row + steps * self.size
-        epochs, steps = divmod(steps - left, self.left(0))
-        return epoch + 1 + epochs, steps * self.size
-
-    def rows_of(self, row: int, worker: int, num_workers: int) -> int:
-        """How many rows a worker gets of the step that begins at `row`."""
-        size = min(self.size, self.num_rows - row)
-        return size * (worker + 1) // num_workers - size * worker // num_workers
 
 
 @dataclass(frozen=True)
@@ -154,13 +115,7 @@ class Feed:
             BlockingTransport, url, token, timeout_s=_TIMEOUT_S, patience_s=patience_s, verify=True
         )
         self._drop_remainder = drop_remainder
-        self._stream: Generator[Batch, None, None] | None = None
-        self._process = os.getpid()
-        #: Where the stream that is open goes on.
-        self._stream_at: tuple[int, int] | None = None
-        self._lock = threading.Lock()
-        #: Batches that came before one that was asked for first.
-        self._skipped: dict[tuple[int, int], Batch] = {}
+        self._reader = StepReader(self._connection, self._open_step, global_batch)
         #: Where counting began, and how many steps were handed out since.
         self._base = (0, 0)
         self._steps_done = 0
@@ -288,14 +243,13 @@ class Feed:
         epoch, row = state["epoch"], state["row"]
         _check_place(source.steps, epoch, row)
         if source is not self._source:
-            self._close_stream()
-            self._skipped.clear()
+            self._reader.forget()
             self._source = source
         self._move(int(epoch), int(row))
 
     def close(self) -> None:
         """Close the connection; the feed opens it again when it is used."""
-        self._close_stream()
+        self._reader.close()
         run(self._connection.close())
 
     def __enter__(self) -> Feed:
@@ -303,14 +257,6 @@ class Feed:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """For other processes: without the connection."""
-        nothing = dict.fromkeys(("_stream", "_stream_at", "_lock"))
-        return {**self.__dict__, **nothing, "_skipped": {}}
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.__dict__.update(state, _lock=threading.Lock())
 
     def _at(self, steps: int = 0) -> tuple[int, int]:
         """The epoch and the row of the batch so many steps after the next one."""
@@ -337,7 +283,7 @@ class Feed:
         if self._transforms is not None:
             rows["transforms"] = self._transforms
         found: str = manifest["version"]
-        num_rows, features = self._patiently(lambda: self._look(found, rows))
+        num_rows, features = run(self._connection.patiently(lambda: self._look(found, rows)))
         steps = Steps(num_rows, self.global_batch, self._drop_remainder)
         if not steps.left(0):
             raise FeedError(
@@ -358,42 +304,15 @@ class Feed:
         num_rows = self.steps.rows_of(row, self.worker, self.num_workers)
         if not num_rows:
             return no_rows(self.features)
-        with self._lock:
-            batch = self._skipped.pop((epoch, row), None)
-            if batch is None:
-                self._skip_to(epoch, row)
-                batch = self._patiently(lambda: self._next(epoch, row))
+        batch = self._reader.read(epoch, row)
         if any(len(values) != num_rows for values in batch.values()):
             raise FeedError(
                 f"The batch at row {row} of epoch {epoch} has not the {num_rows} rows of its step."
             )
         return batch
 
-    def _skip_to(self, epoch: int, row: int) -> None:
-        """Read on to a step a little later in the stream; threads that read ahead ask in any order."""
-        if self._stream_at is None or self._stream_at[0] != epoch:
-            return
-        begin = self._stream_at[1]
-        if (row - begin) % self.global_batch == 0 and 0 < row - begin <= _MAX_SKIPPED * self.global_batch:
-            for passed in range(begin, row, self.global_batch):
-                self._skipped[epoch, passed] = self._patiently(partial(self._next, epoch, passed))
-            while len(self._skipped) > _MAX_SKIPPED:
-                del self._skipped[next(iter(self._skipped))]
-
-    def _next(self, epoch: int, row: int) -> Batch:
-        if self._process != os.getpid():
-            # A process that was forked must not read from the connection of its parent.
-            self._process, self._stream = os.getpid(), None
-        if self._stream is None or self._stream_at != (epoch, row):
-            self._close_stream()
-            self._stream = self._batches(epoch, row)
-        batch = next(self._stream, None)
-        if batch is None:
-            raise Passing(f"The answer ended at row {row} of epoch {epoch}, before the epoch did.")
-        self._stream_at = (epoch, row + self.global_batch)
-        return batch
-
-    def _batches(self, epoch: int, row: int) -> Generator[Batch, None, None]:
+    async def _open_step(self, epoch: int, row: int) -> Answer:
+        """The steps of this worker from a row of an epoch on."""
         parameters: dict[str, Parameter] = {
             "start": row,
             "global_batch": self.global_batch,
@@ -401,44 +320,23 @@ class Feed:
             "num_workers": self.num_workers,
             "drop_remainder": self._drop_remainder,
         }
-        answer = self._open(self.version, {**self._source.rows, **self._shuffle(epoch), **parameters})
-        try:
-            yield from ArrowStream(lambda n: run(answer.read(n)))
-        finally:
-            run(answer.close())
+        return await self._open(self.version, {**self._source.rows, **self._shuffle(epoch), **parameters})
 
-    def _look(self, version: str, rows: Mapping[str, Parameter]) -> tuple[int, Features]:
+    async def _look(self, version: str, rows: Mapping[str, Parameter]) -> tuple[int, Features]:
         """How many rows an epoch has, and their features."""
-        answer = self._open(version, {**rows, **self._shuffle(0)})
+        answer = await self._open(version, {**rows, **self._shuffle(0)})
         try:
             features = ArrowStream(lambda n: run(answer.read(n))).features
             return int(answer.headers["Record-Count"]), features
         finally:
-            run(answer.close())
+            await answer.close()
 
     def _shuffle(self, epoch: int) -> dict[str, Parameter]:
         return {**self._order, "epoch": epoch} if self._order["shuffle_buffer"] else {}
 
-    def _open(self, version: str, parameters: Mapping[str, Parameter]) -> Answer:
+    async def _open(self, version: str, parameters: Mapping[str, Parameter]) -> Answer:
         path = "datasets", self.dataset, "versions", version, "records"
-        return run(self._connection.send("GET", *path, params={"to": "arrow", **parameters}))
-
-    def _patiently(self, call: Callable[[], T]) -> T:
-        """What `call` gives in the end, tried again from a new stream where it may go better."""
-
-        async def attempt() -> T:
-            try:
-                return call()
-            except Passing:
-                self._close_stream()
-                raise
-
-        return run(self._connection.patiently(attempt))
-
-    def _close_stream(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
-        self._stream = self._stream_at = None
+        return await self._connection.send("GET", *path, params={"to": "arrow", **parameters})
 
 
 def _check_place(steps: Steps, epoch: object, row: object) -> None:

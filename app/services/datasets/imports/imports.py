@@ -493,7 +493,9 @@ def _choose_objects(
     for item in source.list():
         if "://" in item.name:
             _require_allowed(item.name, allowed)
-        if _is_hidden(item.name, source.folder):
+        # S3's consoles and Hadoop mark folders by empty objects.
+        is_mark = not item.size and form_of(item.name) is None
+        if is_mark or _is_hidden(item.name, source.folder):
             passed_over += 1
         else:
             objects.append(item)
@@ -503,8 +505,8 @@ def _choose_objects(
             )
     if not objects:
         raise UnprocessableInput(
-            f"All names below {request.shown_source!r} begin with _ or a dot, or are in folders that do, so "
-            "they are passed over. Name such a folder or object itself.",
+            f"All objects below {request.shown_source!r} are passed over: they are empty, or their names, or "
+            "those of their folders, begin with _ or a dot. Name such a folder or object itself.",
             code="unknown_source_format",
         )
     forms = {form for item in objects if (form := form_of(item.name)) is not None}

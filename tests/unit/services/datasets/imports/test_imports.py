@@ -583,6 +583,13 @@ def test_an_object_that_is_named_itself_is_not_passed_over(world: World) -> None
         world.run(world.request(), key="other")
 
 
+def test_what_marks_a_folder_is_no_object(world: World) -> None:
+    write_csv(world.folder / "rows", 0, 10)
+    (world.folder / "mark").touch()
+    status = world.run(world.request(form="csv"))
+    assert (status.num_records, status.plan.passed_over) == (10, 1)
+
+
 def test_a_question_mark_in_the_name_of_a_file_begins_no_query(world: World) -> None:
     (world.folder / "a?.ndjson.gz").write_bytes(gzip.compress(b'{"id": 1}\n'))
     (world.folder / "b?.tsv").write_text("id\tx\n2\t3\n")

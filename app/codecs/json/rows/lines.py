@@ -94,7 +94,9 @@ class LineReader:
         if self._end + len(piece) > len(self._buffer):
             buffer = self._buffer
             if held + len(piece) > len(buffer):
-                buffer = np.empty(max(held + len(piece), MAX_TEXT + _CHUNK if len(buffer) else 0), np.uint8)
+                # A long line doubles it, or copying would take the square of the time.
+                room = 2 * held if held > MAX_TEXT else MAX_TEXT + _CHUNK if len(buffer) else 0
+                buffer = np.empty(max(held + len(piece), room), np.uint8)
             buffer[:held] = self._buffer[self._begin : self._end]
             self._buffer, self._begin, self._end = buffer, 0, held
         begin, self._end = self._end, self._end + len(piece)

@@ -137,7 +137,7 @@ def _service(given: Given) -> str:
         document = b"".join(answer.pieces())[:MIB].decode("utf-8", "replace").strip()
         if answer.status != 200:
             raise CannotStart(f"{hide_secrets(given['url'])} is not ready: {document}")
-        names = service.send("GET", "datasets").json("datasets")["datasets"]
+        names = service.dataset_names()
         took = time.monotonic() - began
         return f"{hide_secrets(given['url'])} is ready, and shows {len(names)} datasets ({took:.2f} s)"
 

@@ -240,6 +240,18 @@ class Service:
         answer = request(method, url, used, headers=sent, body=body, num_bytes=num_bytes)
         return require_success(answer)
 
+    def dataset_names(self) -> list[str]:
+        """The datasets that the token may see.
+
+        Raises:
+            ShardsmithError: as `send`; what answers is no such service.
+        """
+        listed = self.send("GET", "datasets").json("datasets")["datasets"]
+        try:
+            return [each["dataset"] for each in listed]
+        except (TypeError, KeyError):
+            raise _no_service() from None
+
     def get_outside(self, path: str) -> Answer:
         """The answer to `GET` of a path that is not below `/v1`, whatever its status is."""
         return request("GET", f"{self._url}{path}", self._resources, headers=self._headers)

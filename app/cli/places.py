@@ -244,12 +244,10 @@ class _Remote:
         self._resources = resources
 
     def names(self) -> list[str]:
-        return [
-            found["dataset"] for found in self._service.send("GET", "datasets").json("datasets")["datasets"]
-        ]
+        return self._service.dataset_names()
 
     def dataset(self, name: str) -> dict[str, Any]:
-        return dict(self._service.send("GET", "datasets", name).json())
+        return dict(self._service.send("GET", "datasets", name).json("waiting"))
 
     def versions(self, name: str) -> list[str]:
         return list(self._service.send("GET", "datasets", name, "versions").json("versions")["versions"])
@@ -329,7 +327,9 @@ class _Remote:
             yield from answer.pieces()
 
     def validate(self, name: str, version: str) -> dict[str, Any]:
-        return dict(self._service.send("POST", "datasets", name, "versions", version, "validate").json())
+        return dict(
+            self._service.send("POST", "datasets", name, "versions", version, "validate").json("valid")
+        )
 
 
 class _Stream:

@@ -92,12 +92,13 @@ def _key(source: Source, dataset: str, split: str, seen: Sniffed, given: Given, 
 def publish(dataset: str, *, as_json: bool, given: Given) -> None:
     """Publish what waits, and say what the version holds."""
     with ExitStack() as resources, progress(f"publishing {dataset}", 100, in_bytes=False) as shown:
-        manifest = open_place(Run(), given, resources).publish(dataset, given, shown)
+        document = open_place(Run(), given, resources).publish(dataset, given, shown)
+        manifest = Manifest.from_json(document)
         if as_json:
-            click.echo(json.dumps(manifest))
+            click.echo(json.dumps(document))
             return
-        click.echo(f"{dataset} {manifest['version']}")
-        _show_splits(Manifest.from_json(manifest))
+        click.echo(f"{dataset} {manifest.version}")
+        _show_splits(manifest)
 
 
 def _show_splits(manifest: Manifest) -> None:

@@ -329,7 +329,9 @@ def test_what_is_no_address_is_said_to_be_none(url: str, status: int) -> None:
     assert shardsmith("inspect", f"{url}/a.csv").exit_code == status or url == "localhost"
 
 
-@pytest.mark.parametrize("body", [b"<html></html>", b"[]", b"{}", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "body", [b"<html></html>", b"[]", b"{}", b"[" * 100_000, b'{"datasets": 5}', b'{"datasets": ["x"]}']
+)
 def test_another_server_is_no_service(body: bytes) -> None:
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -338,6 +340,8 @@ def test_another_server_is_no_service(body: bytes) -> None:
             self.end_headers()
             self.wfile.write(body)
 
+        do_POST = do_GET  # noqa: N815  # as http.server calls it
+
         def log_message(self, *_: Any) -> None:
             pass
 
@@ -345,12 +349,18 @@ def test_another_server_is_no_service(body: bytes) -> None:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            result = shardsmith("ls", "--url", f"http://127.0.0.1:{server.server_port}")
+            place = ("--url", f"http://127.0.0.1:{server.server_port}")
+            result = shardsmith("ls", *place)
+            others = [
+                shardsmith(*command, *place)
+                for command in (["ls", "x"], ["publish", "x"], ["validate", "--dataset", "x"], ["doctor"])
+            ]
             named = shardsmith("inspect", f"http://127.0.0.1:{server.server_port}/ä b.csv?x=ü")
         finally:
             server.shutdown()
             thread.join()
     assert (result.exit_code, "no Shardsmith service" in result.stderr) == (7, True)
+    assert [type(other.exception) for other in others] == [SystemExit] * 4
     assert named.exception is None or isinstance(named.exception, SystemExit)
 
 

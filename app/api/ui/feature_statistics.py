@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from ...domain.feature import Feature
-from ...domain.wording import looks_like_text, printable
+from ...domain.wording import looks_like_text
 from ...services.convert.distribution import ValuesJson
 from ...services.convert.statistics import DetailedStatisticsJson
 from .charts import Histogram, histogram
-from .features import shape_text
+from .features import shape_text, shorten
 
 #: Characters of a name and of a value.
 _NAME: Final = 200
@@ -124,7 +124,7 @@ def describe_statistics(
     change = change_of(features)
     return StatisticsView(
         place=place,
-        name=short_text(feature.name, _NAME),
+        name=shorten(feature.name, _NAME),
         dtype=feature.dtype.name,
         shape=shape_text(feature.shape),
         kind=feature.kind,
@@ -152,11 +152,6 @@ def change_of(features: Sequence[Feature | None]) -> Change:
         return "gone" if one is None else "new"
     before = (other.dtype, other.shape, other.kind)
     return "" if (one.dtype, one.shape, one.kind) == before else "changed"
-
-
-def short_text(text: str, most: int) -> str:
-    """Text of a stranger: characters that steer as escapes, and about so many of them."""
-    return printable(text[:most]) + ("\N{HORIZONTAL ELLIPSIS}" if len(text) > most else "")
 
 
 def number_text(number: float | None) -> str:
@@ -396,11 +391,11 @@ def _value_text(feature: Feature, value: Any) -> str:
         code = value.encode() if isinstance(value, str) else b64decode(value["b64"])
         return code[:_HEX].hex(" ") + ("\N{HORIZONTAL ELLIPSIS}" if len(code) > _HEX else "")
     if isinstance(value, str):
-        return short_text(value, _VALUE)
+        return shorten(value, _VALUE)
     if feature.dtype.name == "bool":
         return "true" if value else "false"
     if names and isinstance(value, int) and 0 <= value < len(names):
-        return f"{short_text(names[value], _VALUE)} ({value})"
+        return f"{shorten(names[value], _VALUE)} ({value})"
     return number_text(value)
 
 

@@ -18,7 +18,8 @@ from ...services.datasets.version_statistics import Computing, VersionStatistics
 from ..execution.job import Answer, Job, Plan
 from ..operation import Operation
 from ..query.rows import NoQuery
-from .feature_statistics import Change, StatisticsView, change_of, describe_statistics, short_text
+from .feature_statistics import Change, StatisticsView, change_of, describe_statistics
+from .features import shorten
 from .rendering import page
 from .rows import choose_split
 
@@ -255,7 +256,7 @@ def _show(
         num_features=len(rows),
         num_incomplete=sum(each["num_missing"] > 0 for each in found[0]["features"].values()),
         differences=_differences(rows, titles),
-        largest=(f"{drift:.3f}", short_text(name, _NAME)) if drifts else None,
+        largest=(f"{drift:.3f}", shorten(name, _NAME)) if drifts else None,
     )
 
 
@@ -266,6 +267,6 @@ def _differences(rows: Sequence[_Row], titles: Sequence[str]) -> list[Difference
         title = {"new": f"Only in {titles[0]}", "gone": f"Only in {titles[-1]}", "changed": "Another type"}
         if names:
             found.append(
-                Difference(title[change], len(names), [short_text(name, _NAME) for name in names[:_NAMED]])
+                Difference(title[change], len(names), [shorten(name, _NAME) for name in names[:_NAMED]])
             )
     return found

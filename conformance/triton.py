@@ -59,7 +59,7 @@ def check(client: Any, url: str, name: str, array: Any) -> None:
     message, datatype = (GOLDEN / f"{name}.pb").read_bytes(), DATATYPES[dtype_of(array)]
     wanted = [triton.InferRequestedOutput("x", binary_data=True)]
     result = client.infer(
-        "serialize_tensor", [input_of("x", array, datatype)], outputs=wanted, request_id="7"
+        "serialize_tensor", [input_of("x", array, datatype)], "1", outputs=wanted, request_id="7"
     )
     assert result.get_response()["id"] == "7"
     [found] = result.as_numpy("x")
@@ -81,7 +81,11 @@ def main() -> None:
     assert "binary_tensor_data" in client.get_server_metadata()["extensions"]
     for model in ("serialize_tensor", "parse_tensor"):
         assert client.is_model_ready(model)
-        assert client.get_model_metadata(model)["name"] == model
+        metadata = client.get_model_metadata(model)
+        assert metadata["name"] == model
+        [version] = metadata["versions"]
+        assert client.is_model_ready(model, version)
+        assert client.get_model_metadata(model, version) == metadata
     assert not client.is_model_ready("resnet")
     arrays = cases()
     for name, array in arrays.items():

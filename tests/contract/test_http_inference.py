@@ -170,6 +170,18 @@ def test_models_are_found(client: httpx.Client) -> None:
     assert (answer.status_code, answer.json()["code"]) == (404, "model_not_found")
 
 
+def test_a_client_may_name_the_version(client: httpx.Client) -> None:
+    model = "/v2/models/parse_tensor"
+    [version] = client.get(model).json()["versions"]
+    assert client.get(f"{model}/versions/{version}").json() == client.get(model).json()
+    assert client.get(f"{model}/versions/{version}/ready").json()["ready"]
+    content = serialized(client, np.arange(3, dtype=np.int64))
+    request = binary([("x", "BYTES", [1], element(content))])
+    answer = ask(client, f"{model}/versions/{version}/infer", request)
+    assert outputs_of(answer)["x"] == ("INT64", [3], [0, 1, 2])
+    assert client.get(f"{model}/versions/2").status_code == 404
+
+
 def test_an_encoded_request_and_an_encoded_answer(client: httpx.Client) -> None:
     body, headers = binary([("x", "FP32", [4000], bytes(16_000))])
     encoded = {"Content-Encoding": "gzip", "Accept-Encoding": "gzip"}

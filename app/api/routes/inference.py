@@ -23,6 +23,8 @@ router = APIRouter(
     prefix="/v2/models", tags=["inference"], route_class=Operation, default_response_class=Response
 )
 
+#: Clients may name the version, which is the only one.
+_OF_VERSION: Final = f"/{{model}}/versions/{VERSION}"
 #: A request and a response are JSON, or JSON and then bytes.
 _FORMS: Final = {"json": MEDIA_TYPES["json"], "oip": MEDIA_TYPES["oip"]}
 
@@ -74,6 +76,8 @@ def list_models() -> Handler:
     "/{model}", operation_id="get_model", openapi_extra=json_response(200, "Its metadata.", ModelJson)
 )
 @router.head("/{model}", include_in_schema=False)
+@router.get(_OF_VERSION, include_in_schema=False)
+@router.head(_OF_VERSION, include_in_schema=False)
 def get_model(model: str) -> Handler:
     """What a model takes and gives: an output for each input, under its name."""
     found = find_model(model)
@@ -100,6 +104,8 @@ def _tensor(datatype: str | None) -> ModelTensorJson:
     "/{model}/ready", operation_id="model_ready", openapi_extra=json_response(200, "Ready.", ModelReadyJson)
 )
 @router.head("/{model}/ready", include_in_schema=False)
+@router.get(f"{_OF_VERSION}/ready", include_in_schema=False)
+@router.head(f"{_OF_VERSION}/ready", include_in_schema=False)
 def model_ready(model: str) -> Handler:
     """Whether a model answers now, which it does where the service does."""
     name = find_model(model).name
@@ -123,6 +129,7 @@ def model_ready(model: str) -> Handler:
         **body_of(_FORMS, json="InferenceBody", named=False),
     },
 )
+@router.post(f"{_OF_VERSION}/infer", include_in_schema=False)
 def infer_with(model: str, headers: NegotiatingHeaders) -> Plan:
     """Convert each input into the output of its name.
 

@@ -27,9 +27,9 @@ static int run(const std::vector<std::string>& args) {
       };
     };
     const auto key = argument(4, shardsmith::new_key());
-    std::cout << client.put(dataset, argument(3, "application/x-ndjson"), key, open) << " rows\n";
+    std::cout << client.put(dataset, argument(3, "application/x-ndjson"), key, open, argument(5, "")) << " rows\n";
   } else if (verb == "publish" && args.size() > 1) {
-    std::cout << client.publish(dataset, argument(2, shardsmith::new_key())) << "\n";
+    std::cout << client.publish(dataset, argument(2, shardsmith::new_key()), argument(3, "")) << "\n";
   } else if (verb == "wait" && args.size() > 2) {
     std::cout << client.wait(dataset, what) << "\n";
   } else if (verb == "rows" && args.size() > 2) {
@@ -38,8 +38,8 @@ static int run(const std::vector<std::string>& args) {
     client.get(dataset, what, args[3]);
     std::cout << args[3] << "\n";
   } else {
-    throw std::runtime_error("put DATASET FILE|- [MEDIA-TYPE [KEY]], publish DATASET [KEY], wait DATASET VERSION,"
-                             " rows DATASET VERSION [SPLIT], get DATASET VERSION FOLDER");
+    throw std::runtime_error("put DATASET FILE|- [MEDIA-TYPE [KEY [PARAMETERS]]], publish DATASET [KEY [PARAMETERS]],"
+                             " wait DATASET VERSION, rows DATASET VERSION [SPLIT], get DATASET VERSION FOLDER");
   }
   return std::cout.flush() ? 0 : 1;
 }

@@ -5,13 +5,16 @@
 #include <nlohmann/json.hpp>
 #include <openssl/evp.h>
 
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iostream>
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -19,16 +22,15 @@
 #include <vector>
 
 namespace shardsmith {
+struct Failure : std::runtime_error { using runtime_error::runtime_error; };
 /// An answer that refuses a request (RFC 9457). docs/reference/errors.md has all codes.
-struct Problem : std::runtime_error {
+struct Problem : Failure {
   Problem(long status, const std::string& code, const std::string& detail)
-      : runtime_error(code + " (" + std::to_string(status) + "): " + detail), status(status), code(code), detail(detail) {}
-  long status;
-  std::string code, detail;
+      : Failure(code + " (" + std::to_string(status) + "): " + detail), status(status), code(code), detail(detail) {}
+  long status; std::string code, detail;
 };
-
 /// There was no answer, or a damaged one, each time.
-struct Broken : std::runtime_error { using runtime_error::runtime_error; };
+struct Broken : Failure { using Failure::Failure; };
 
 /// Writes the next bytes of a body to a place, as many as fit or fewer; returns their number, 0 at the end.
 using Source = std::function<std::size_t(char* to, std::size_t most)>;
@@ -41,16 +43,15 @@ inline std::string new_key() {
   return key;
 }
 
+inline const std::set<long> temporary{408, 429, 502, 503, 504, 507};
 inline const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);  // before there are threads
-
 struct Sha256 {
   std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context{EVP_MD_CTX_new(), EVP_MD_CTX_free};
   Sha256() { EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr); }
   void update(const char* data, std::size_t size) { EVP_DigestUpdate(context.get(), data, size); }
-  std::basic_string<unsigned char> finish() {
-    std::basic_string<unsigned char> sum(32, 0);
-    EVP_DigestFinal_ex(context.get(), sum.data(), nullptr);
-    return sum;
+  std::array<unsigned char, 32> finish() {
+    std::array<unsigned char, 32> sum{};
+    return EVP_DigestFinal_ex(context.get(), sum.data(), nullptr), sum;
   }
   std::string hex() {
     std::string text;
@@ -69,20 +70,21 @@ struct Sha256 {
 class Client {
  public:
   explicit Client(const std::string& url = "http://127.0.0.1:8000", std::string token = "")
-      : datasets(url + "/v1/datasets/"), token(std::move(token)) {}
+      : datasets(url.substr(0, url.find_last_not_of('/') + 1) + "/v1/datasets/"), token(std::move(token)) {}
 
-  /// Appends rows, and returns their number once they are stored. They are sent while they are read, never held in
-  /// memory; `open` is called again for each try. After an exception this may be repeated with the same key.
+  /// Appends rows, and returns their number once they are stored. `open` is called for each try; its body is sent while it
+  /// is read. After an exception this may be repeated with the same key. Parameters are as in "split=test&evolve=widen".
   long long put(const std::string& dataset, const std::string& media_type, const std::string& key,
-                const std::function<Source()>& open) {
+                const std::function<Source()>& open, const std::string& parameters = "") {
     const std::vector<std::string> headers{"Content-Type: " + media_type, "Idempotency-Key: " + key};
-    return json([&] { return Request{"POST", dataset + "/records", headers, open(), {}}; }).at("num_records");
+    return json([&] { return Request{"POST", dataset + "/records?" + parameters, headers, open(), {}}; }).at("num_records");
   }
 
   /// Makes a version of all that was appended, and returns its number once it can be read. While it is not done the
-  /// same is asked again, which also takes over from a server that has died in the middle of it.
-  std::string publish(const std::string& dataset, const std::string& key) {
-    return json([&] { return Request{"POST", dataset + "/versions", {"Idempotency-Key: " + key}, {}, {}}; }).at("version");
+  /// same is asked again, which also takes over from a server that has died. Parameters: "num_shards=8&shuffle=true".
+  std::string publish(const std::string& dataset, const std::string& key, const std::string& parameters = "") {
+    const Request request{"POST", dataset + "/versions?" + parameters, {"Idempotency-Key: " + key}, {}, {}};
+    return json([&] { return request; }).at("version");
   }
 
   /// The number of a version, or of "latest", once it can be read. Somebody else publishes it.
@@ -106,9 +108,8 @@ class Client {
       }
       rest.erase(0, begin);
     };
-    const auto prepare = [&]() -> Request {
-      rest.clear(), left = -1;  // a row that was cut off has no end
-      return {"GET", path + std::to_string(taken), {}, {}, receive};
+    const auto prepare = [&] {  // a row that was cut off has no end
+      return rest.clear(), left = -1, Request{"GET", path + std::to_string(taken), {}, {}, receive};
     };
     call(prepare, [&](const Answer& answer) {
       if (left > 0 || (left < 0 && answer.headers.at("record-count") != "0")) throw Broken("The rows were cut off.");
@@ -153,8 +154,7 @@ class Client {
         throw std::runtime_error(part.string() + " cannot be written.");
     };
     const auto prepare = [&] {
-      file.close(), file.clear(), file.open(part, std::ios::binary | std::ios::app);
-      is_first = true;
+      file.close(), file.clear(), file.open(part, std::ios::binary | std::ios::app), is_first = true;
       const auto size = std::filesystem::file_size(part);
       Request request{"GET", path, {}, {}, receive};  // a file's ETag is its checksum
       if (size) request.headers = {"Range: bytes=" + std::to_string(size) + "-", "If-Range: \"" + sum + "\""};
@@ -195,21 +195,21 @@ class Client {
     std::chrono::milliseconds pause(200), longest(30000);
     for (int tries = 1;; ++tries, pause = std::min(pause * 2, longest)) {
       Answer answer;
+      bool may_pass = true;
       try {
         answer = exchange(prepare());
         if (answer.status >= 300) {
           auto problem = nlohmann::json::parse(answer.content, nullptr, false);
           if (!problem.is_object()) problem = nlohmann::json::object();  // a proxy answers
-          throw Problem(answer.status, problem.value("code", "no_problem_document"), problem.value("detail", ""));
+          const std::string code = problem.value("code", "no_problem_document");
+          may_pass = answer.headers.count("retry-after") || temporary.count(answer.status) || code == "digest_mismatch";
+          throw Problem(answer.status, code, problem.value("detail", ""));
         }
         if (answer.status != 202) return take(answer);
         tries = 0;  // a publication is under way
-      } catch (const Problem& problem) {
-        const std::string temporary = " 408 429 502 503 504 507 ", status = " " + std::to_string(problem.status) + " ";
-        const bool may_pass = answer.headers.count("retry-after") || temporary.find(status) != status.npos;
-        if (tries == 10 || !(may_pass || problem.code == "digest_mismatch")) throw;
-      } catch (const Broken&) {
-        if (tries == 10) throw;
+      } catch (const Failure& failure) {
+        if (tries == 10 || !may_pass) throw;
+        std::clog << failure.what() << " (try " << tries << " of 10)\n";
       }
       const long seconds = std::strtol(answer.headers["retry-after"].c_str(), nullptr, 10);
       std::this_thread::sleep_for(seconds > 0 ? std::chrono::seconds(seconds) : pause);
@@ -243,9 +243,8 @@ class Client {
       add("Expect:"), add("Transfer-Encoding: chunked"), add("Trailer: Content-Digest");
       set(CURLOPT_UPLOAD, 1L), set(CURLOPT_READFUNCTION, &Exchange::give_body), set(CURLOPT_READDATA, &now);
       set(CURLOPT_TRAILERFUNCTION, &Exchange::give_trailer), set(CURLOPT_TRAILERDATA, &now);
-    } else if (request.method == "POST") {
+    } else if (request.method == "POST")
       set(CURLOPT_POSTFIELDS, ""), add("Content-Type:");
-    }
     set(CURLOPT_CUSTOMREQUEST, request.method.c_str()), set(CURLOPT_HTTPHEADER, headers);
     const CURLcode status = curl_easy_perform(now.curl);
     curl_slist_free_all(headers);

@@ -5,18 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 )
 
 func main() {
 	c := &Client{URL: or(os.Getenv("SHARDSMITH_CLIENT_URL"), "http://127.0.0.1:8000"), Token: os.Getenv("SHARDSMITH_CLIENT_TOKEN")}
-	args := append(os.Args[1:], make([]string, 5)...) // what is left out is empty
-	answer, err := "", errors.New("put DATASET FILE|- [MEDIA-TYPE [KEY]], publish DATASET [KEY], wait DATASET VERSION,"+
-		" rows DATASET VERSION [SPLIT], get DATASET VERSION FOLDER")
+	args := append(os.Args[1:], make([]string, 6)...) // what is left out is empty
+	answer, err := "", errors.New("put DATASET FILE|- [MEDIA-TYPE [KEY [PARAMETERS]]], publish DATASET [KEY [PARAMETERS]],"+
+		" wait DATASET VERSION, rows DATASET VERSION [SPLIT], get DATASET VERSION FOLDER")
+	put, _ := url.ParseQuery(args[5])
+	publish, _ := url.ParseQuery(args[3])
 	switch args[0] {
 	case "put":
 		var rows int64
-		rows, err = c.Put(args[1], or(args[3], "application/x-ndjson"), or(args[4], NewKey()), func() (io.ReadCloser, error) {
+		rows, err = c.Put(args[1], or(args[3], "application/x-ndjson"), or(args[4], NewKey()), put, func() (io.ReadCloser, error) {
 			if _, err := os.Stdin.Stat(); args[2] == "-" {
 				return os.Stdin, err // it is closed once it was sent
 			}
@@ -24,7 +27,7 @@ func main() {
 		})
 		answer = fmt.Sprintf("%d rows", rows)
 	case "publish":
-		answer, err = c.Publish(args[1], or(args[2], NewKey()))
+		answer, err = c.Publish(args[1], or(args[2], NewKey()), publish)
 	case "wait":
 		answer, err = c.Wait(args[1], args[2])
 	case "rows":

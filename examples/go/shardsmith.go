@@ -13,7 +13,9 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"log"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -44,8 +46,9 @@ func NewKey() string {
 }
 
 // Put appends rows to a dataset, and returns their number once they are stored. They are sent while they are read, never held in
-// memory; open is called again for each try. After an error the call may be repeated with the same key.
-func (c *Client) Put(dataset, mediaType, key string, open func() (io.ReadCloser, error)) (int64, error) {
+// memory; open is called again for each try. After an error the call may be repeated with the same key. The parameters
+// are those of an append in docs/http.md, as url.Values{"split": {"test"}}, or nil.
+func (c *Client) Put(dataset, mediaType, key string, parameters url.Values, open func() (io.ReadCloser, error)) (int64, error) {
 	prepare := func(request *http.Request) error {
 		content, err := open()
 		request.Header.Set("Content-Type", mediaType)
@@ -57,16 +60,17 @@ func (c *Client) Put(dataset, mediaType, key string, open func() (io.ReadCloser,
 	var stored struct {
 		Rows int64 `json:"num_records"`
 	}
-	err := c.call("POST", "/v1/datasets/"+dataset+"/records", prepare, decode(&stored))
+	err := c.call("POST", "/v1/datasets/"+dataset+"/records?"+parameters.Encode(), prepare, decode(&stored))
 	return stored.Rows, err
 }
 
 // Publish makes a version of all that was appended, and returns its number once it can be read. While it is not done
-// the same is asked again, which also takes over from a server that has died in the middle of it.
-func (c *Client) Publish(dataset, key string) (string, error) {
+// the same is asked again, which also takes over from a server that has died in the middle of it. The parameters are those of a
+// publication in docs/http.md, or nil.
+func (c *Client) Publish(dataset, key string, parameters url.Values) (string, error) {
 	var manifest struct{ Version string }
 	prepare := func(request *http.Request) error { request.Header.Set("Idempotency-Key", key); return nil }
-	err := c.call("POST", "/v1/datasets/"+dataset+"/versions", prepare, decode(&manifest))
+	err := c.call("POST", "/v1/datasets/"+dataset+"/versions?"+parameters.Encode(), prepare, decode(&manifest))
 	return manifest.Version, err
 }
 
@@ -223,6 +227,7 @@ func (c *Client) call(method, path string, prepare func(*http.Request) error, ta
 		if err == nil || tries == 10 {
 			return err
 		}
+		log.Printf("%v (again in %v)", err, after)
 		time.Sleep(after)
 		if pause *= 2; pause > 30*time.Second {
 			pause = 30 * time.Second

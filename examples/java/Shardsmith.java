@@ -1,4 +1,7 @@
+import static java.util.Objects.requireNonNullElse;
+
 import java.io.*;
+import java.math.BigInteger;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
@@ -54,7 +57,7 @@ public final class Shardsmith {
 
     /** @param token may be null */
     public Shardsmith(String url, String token) {
-        this.datasets = url + "/v1/datasets/";
+        this.datasets = url.replaceFirst("/$", "") + "/v1/datasets/";
         this.token = token;
     }
 
@@ -64,19 +67,20 @@ public final class Shardsmith {
     }
 
     /**
-     * Appends rows to a dataset; gives their number once they are stored. They are sent while they are read, never held
-     * in memory. After an exception the call may be repeated with the same key.
+     * Appends rows; gives their number once they are stored. They are sent while they are read, never held in memory.
+     * After an exception the call may be repeated with the same key.
      *
-     * @param source opened anew for each try
+     * @param parameters those of an append in docs/http.md, as "split=test&evolve=widen"; may be empty
+     * @param source opened anew for each try, at the first row
      * @param sha256 of the body, which the service compares with what arrives; null if it is not known beforehand
      */
-    public long put(String dataset, String mediaType, String key, byte[] sha256, Source source)
+    public long put(String dataset, String mediaType, String key, String parameters, byte[] sha256, Source source)
             throws IOException, InterruptedException {
         return call(() -> {
             // The publisher wants a supplier, which throws no IOException: the stream is opened here.
             var content = source.open();
-            var request = request(dataset + "/records").header("Content-Type", mediaType).header("Idempotency-Key", key)
-                .POST(BodyPublishers.ofInputStream(() -> content));
+            var request = request(dataset + "/records?" + parameters).header("Content-Type", mediaType)
+                .header("Idempotency-Key", key).POST(BodyPublishers.ofInputStream(() -> content));
             return sha256 == null ? request : request.header("Content-Digest", digest(sha256));
         }, answer -> Long.parseLong(member(whole(answer), "num_records")));
     }
@@ -84,10 +88,12 @@ public final class Shardsmith {
     /**
      * Makes a version of all that was appended; gives its number once it can be read. While it is not done the same is
      * asked again, which also takes over from a server that has died in the middle of it.
+     *
+     * @param parameters those of a publication in docs/http.md, as "num_shards=8&shuffle=true"; may be empty
      */
-    public String publish(String dataset, String key) throws IOException, InterruptedException {
-        return call(() -> request(dataset + "/versions").header("Idempotency-Key", key).POST(BodyPublishers.noBody()),
-            answer -> member(whole(answer), "version"));
+    public String publish(String dataset, String key, String parameters) throws IOException, InterruptedException {
+        return call(() -> request(dataset + "/versions?" + parameters).header("Idempotency-Key", key)
+            .POST(BodyPublishers.noBody()), answer -> member(whole(answer), "version"));
     }
 
     /** The number of a version, or of "latest", once it can be read. Somebody else publishes it. */
@@ -195,6 +201,7 @@ public final class Shardsmith {
                 if (tries == MOST_TRIES) {
                     throw broken;
                 }
+                System.err.printf("%s (again in %.1f s)%n", broken, after / 1000.0);
             }
             Thread.sleep(after);
             pause = Math.min(pause * 2, 30_000);
@@ -237,11 +244,7 @@ public final class Shardsmith {
     }
 
     private static String hex(byte[] bytes) {
-        var text = new StringBuilder();
-        for (var value : bytes) {
-            text.append(String.format("%02x", value));
-        }
-        return text.toString();
+        return String.format("%064x", new BigInteger(1, bytes));
     }
 
     /** Of all that is left of a stream, which it closes. */
@@ -255,44 +258,41 @@ public final class Shardsmith {
     }
 
     public static void main(String[] arguments) throws InterruptedException {
-        var a = Arrays.copyOf(arguments, 5);
-        var url = Objects.requireNonNullElse(System.getenv("SHARDSMITH_CLIENT_URL"), "http://127.0.0.1:8000");
+        var a = Arrays.copyOf(arguments, 6);
+        var verb = arguments.length + " " + a[0];
+        var url = requireNonNullElse(System.getenv("SHARDSMITH_CLIENT_URL"), "http://127.0.0.1:8000");
         var service = new Shardsmith(url, System.getenv("SHARDSMITH_CLIENT_TOKEN"));
         var out = new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);
         try {
-            switch (arguments.length < 2 ? "" : a[0]) {
-                case "put":
-                    var isInput = a[2].equals("-");
-                    var opened = new boolean[1];
-                    Source source = () -> {
-                        if (isInput && opened[0]) {
-                            throw new IOException("standard input cannot be sent again");
-                        }
-                        opened[0] = true;
-                        return isInput ? System.in : Files.newInputStream(Path.of(a[2]));
-                    };
-                    var sum = isInput ? null : sha256(source.open());
-                    var type = Objects.requireNonNullElse(a[3], "application/x-ndjson");
-                    out.println(service.put(a[1], type, Objects.requireNonNullElse(a[4], newKey()), sum, source) + " rows");
-                    break;
-                case "publish":
-                    out.println(service.publish(a[1], Objects.requireNonNullElse(a[2], newKey())));
-                    break;
-                case "wait":
-                    out.println(service.await(a[1], a[2]));
-                    break;
-                case "rows":
-                    service.rows(a[1], a[2], Objects.requireNonNullElse(a[3], "train"), row -> out.print(row + "\n"));
-                    break;
-                case "get":
-                    service.get(a[1], a[2], Path.of(a[3]));
-                    out.println(a[3]);
-                    break;
-                default:
-                    throw new IOException("put, publish, wait, rows or get, and a DATASET");
+            if (verb.matches("[3-6] put")) {
+                var isInput = a[2].equals("-");
+                var opened = new boolean[1];
+                Source source = () -> {
+                    if (isInput && opened[0]) {
+                        throw new IOException("standard input cannot be sent again");
+                    }
+                    opened[0] = true;
+                    return isInput ? System.in : Files.newInputStream(Path.of(a[2]));
+                };
+                var type = requireNonNullElse(a[3], "application/x-ndjson");
+                var key = requireNonNullElse(a[4], newKey());
+                var sum = isInput ? null : sha256(source.open());
+                out.println(service.put(a[1], type, key, requireNonNullElse(a[5], ""), sum, source) + " rows");
+            } else if (verb.matches("[2-4] publish")) {
+                out.println(service.publish(a[1], requireNonNullElse(a[2], newKey()), requireNonNullElse(a[3], "")));
+            } else if (verb.equals("3 wait")) {
+                out.println(service.await(a[1], a[2]));
+            } else if (verb.matches("[34] rows")) {
+                service.rows(a[1], a[2], requireNonNullElse(a[3], "train"), row -> out.print(row + "\n"));
+            } else if (verb.equals("4 get")) {
+                service.get(a[1], a[2], Path.of(a[3]));
+                out.println(a[3]);
+            } else {
+                throw new IllegalArgumentException("put DATASET FILE|- [MEDIA-TYPE [KEY [PARAMETERS]]], publish DATASET "
+                    + "[KEY [PARAMETERS]], wait DATASET VERSION, rows DATASET VERSION [SPLIT], get DATASET VERSION FOLDER");
             }
             out.flush();
-        } catch (IOException failure) {
+        } catch (IOException | IllegalArgumentException failure) {
             System.err.println(failure instanceof Problem ? failure.getMessage() : failure.toString());
             System.exit(1);
         }

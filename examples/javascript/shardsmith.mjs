@@ -28,7 +28,7 @@ export const newKey = () => randomUUID();
 
 export class Shardsmith {
   constructor(url = "http://127.0.0.1:8000", token = undefined) {
-    this.datasets = `${url}/v1/datasets`;
+    this.datasets = `${url.replace(/\/$/, "")}/v1/datasets`;
     // Digests are of what is sent, so nothing is to be compressed.
     this.headers = { "Accept-Encoding": "identity", ...(token && { Authorization: `Bearer ${token}` }) };
   }
@@ -37,14 +37,14 @@ export class Shardsmith {
    * Appends rows; resolves to what is stored of them. `open` gives an (async) iterable of Buffers, which are sent while
    * they are made: each is taken before the next is asked for, so all may use the same memory. It is called again for
    * each try. After an error this may be repeated with the same key.
-   * `sha256` (a Buffer) is that of the body, if it is known; else it follows the body as a trailer. The service compares
-   * it with what arrives.
+   * `parameters` are those of an append in docs/http.md, as `{ split: "test" }`. `sha256` (a Buffer) is that of the body,
+   * if it is known; else it follows the body as a trailer. The service compares it with what arrives.
    */
-  async put(dataset, open, { type = "application/x-ndjson", key = newKey(), sha256 } = {}) {
+  async put(dataset, open, { type = "application/x-ndjson", key = newKey(), parameters = {}, sha256 } = {}) {
     const headers = { "Content-Type": type, "Idempotency-Key": key };
     if (sha256) headers["Content-Digest"] = digest(sha256);
     return this.#call(
-      `${dataset}/records`,
+      `${dataset}/records?${new URLSearchParams(parameters)}`,
       () => ({ method: "POST", headers, body: open() }),
       json,
     );
@@ -52,11 +52,13 @@ export class Shardsmith {
 
   /**
    * Makes a version of all that was appended; resolves to its number once it can be read. While it is not done the same
-   * is asked again, which also takes over from a server that has died in the middle of it.
+   * is asked again, which also takes over from a server that has died in the middle of it. `parameters` are those of a
+   * publication in docs/http.md, as `{ num_shards: 8 }`.
    */
-  async publish(dataset, key = newKey()) {
+  async publish(dataset, { key = newKey(), parameters = {} } = {}) {
     const request = { method: "POST", headers: { "Idempotency-Key": key } };
-    return (await this.#call(`${dataset}/versions`, () => request, json)).version;
+    const versions = `${dataset}/versions?${new URLSearchParams(parameters)}`;
+    return (await this.#call(versions, () => request, json)).version;
   }
 
   /** Resolves to the number of a version, or of "latest", once it can be read. Somebody else publishes it. */
@@ -142,6 +144,7 @@ export class Shardsmith {
         // Without a status there was no answer, or a damaged one.
         const again = !error.status || [408, 429, 502, 503, 504, 507].includes(error.status);
         if (tries === MOST_TRIES || (!again && after === null && error.code !== "digest_mismatch")) throw error;
+        console.warn(`${error.message || error.code} (again in ${after ?? pause / 1000} s)`);
       }
       await sleep(after === null ? pause : Number(after) * 1000);
     }
@@ -221,7 +224,7 @@ export async function sha256Of(name) {
 
 const hexOf = async (file) => ((await stat(file).catch(() => null)) ? (await sha256Of(file)).toString("hex") : null);
 
-async function main([verb, dataset, what, a, b]) {
+async function main([verb, dataset, what, a, b, c]) {
   const service = new Shardsmith(process.env.SHARDSMITH_CLIENT_URL, process.env.SHARDSMITH_CLIENT_TOKEN);
   if (verb === "put" && what === "-") {
     let isSent = false;
@@ -230,13 +233,13 @@ async function main([verb, dataset, what, a, b]) {
       isSent = true;
       return process.stdin;
     };
-    return `${(await service.put(dataset, input, { type: a, key: b })).num_records} rows`;
+    return `${(await service.put(dataset, input, { type: a, key: b, parameters: c })).num_records} rows`;
   }
   if (verb === "put" && what) {
-    const options = { type: a, key: b, sha256: await sha256Of(what) };
+    const options = { type: a, key: b, parameters: c, sha256: await sha256Of(what) };
     return `${(await service.put(dataset, () => pieces(what), options)).num_records} rows`;
   }
-  if (verb === "publish" && dataset) return service.publish(dataset, what);
+  if (verb === "publish" && dataset) return service.publish(dataset, { key: what, parameters: a });
   if (verb === "wait" && what) return service.wait(dataset, what);
   if (verb === "rows" && what) {
     for await (const row of service.rows(dataset, what, a)) {
@@ -246,8 +249,8 @@ async function main([verb, dataset, what, a, b]) {
   }
   if (verb === "get" && a) return service.get(dataset, what, a).then(() => a);
   throw new Error(
-    "put DATASET FILE|- [MEDIA-TYPE [KEY]], publish DATASET [KEY], wait DATASET VERSION, " +
-      "rows DATASET VERSION [SPLIT], get DATASET VERSION FOLDER",
+    "put DATASET FILE|- [MEDIA-TYPE [KEY [PARAMETERS]]], publish DATASET [KEY [PARAMETERS]], " +
+      "wait DATASET VERSION, rows DATASET VERSION [SPLIT], get DATASET VERSION FOLDER",
   );
 }
 
@@ -256,7 +259,7 @@ if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) 
     const said = await main(process.argv.slice(2));
     if (said) console.log(said);
   } catch (error) {
-    console.error(error.message);
+    console.error(error.message || error.code);
     process.exitCode = 1;
   }
 }

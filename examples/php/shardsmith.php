@@ -8,11 +8,8 @@ declare(strict_types=1);
 /** An answer that refuses a request (RFC 9457). docs/reference/errors.md has all codes. */
 final class Problem extends RuntimeException
 {
-    public function __construct(
-        public readonly int $status,
-        public readonly string $problemCode,
-        public readonly string $detail,
-    ) {
+    public function __construct(public readonly int $status, public readonly string $problemCode, public readonly string $detail)
+    {
         parent::__construct("$problemCode ($status): $detail");
     }
 }
@@ -38,12 +35,18 @@ final class Shardsmith
 
     /**
      * Appends rows, and gives what is stored of them. After an exception this may be repeated with the same key.
-     *
      * @param callable(): iterable<string> $open the body in pieces, for each try anew; they are sent as they are made
+     * @param array<string, mixed> $parameters of an append in docs/http.md: ['split' => 'test']
      * @param ?string $sha256 of the body, if it is known (`sha256`), which the service compares with what arrives
      */
-    public function put(string $dataset, callable $open, string $type, string $key, ?string $sha256 = null): array
-    {
+    public function put(
+        string $dataset,
+        callable $open,
+        string $type,
+        string $key,
+        array $parameters = [],
+        ?string $sha256 = null,
+    ): array {
         $headers = ["Content-Type: $type", "Idempotency-Key: $key", 'Transfer-Encoding: chunked'];
         if ($sha256 !== null) {
             $headers[] = 'Content-Digest: ' . self::digest($sha256);
@@ -64,7 +67,7 @@ final class Shardsmith
             });
             return $headers;
         };
-        return $this->json("$dataset/records", $headers, $prepare);
+        return $this->json("$dataset/records?" . http_build_query($parameters), $headers, $prepare);
     }
 
     /** The digest of a body, which is made once more to be sent: PHP's curl has no trailers. */
@@ -80,14 +83,16 @@ final class Shardsmith
     /**
      * Makes a version of all that was appended, and gives its number once it can be read. While it is not done the same
      * is asked again, which also takes over from a server that has died in the middle of it.
+     * @param array<string, mixed> $parameters of a publication in docs/http.md: ['num_shards' => 8]
      */
-    public function publish(string $dataset, string $key): string
+    public function publish(string $dataset, string $key, array $parameters = []): string
     {
         $prepare = function (CurlHandle $curl, array $headers): array {
             curl_setopt_array($curl, [CURLOPT_POST => true, CURLOPT_POSTFIELDS => '']);
             return $headers;
         };
-        return $this->json("$dataset/versions", ["Idempotency-Key: $key", 'Content-Type:'], $prepare)['version'];
+        $versions = "$dataset/versions?" . http_build_query($parameters);
+        return $this->json($versions, ["Idempotency-Key: $key", 'Content-Type:'], $prepare)['version'];
     }
 
     /** The number of a version, or of "latest", once it can be read. Somebody else publishes it. */
@@ -98,7 +103,6 @@ final class Shardsmith
 
     /**
      * The rows of a split, as lines of JSON. They come some thousands at a time, each time all or none.
-     *
      * @return Generator<string>
      */
     public function rows(string $dataset, string $version, string $split = 'train'): Generator
@@ -194,7 +198,7 @@ final class Shardsmith
         $pause = 0.2;
         for ($tries = 1;; $tries++) {
             $found = [];
-            $curl = curl_init("$this->url/v1/datasets/$path");
+            $curl = curl_init(rtrim($this->url, '/') . "/v1/datasets/$path");
             curl_setopt_array($curl, [
                 CURLOPT_RETURNTRANSFER => true,
                 CURLOPT_CONNECTTIMEOUT => 10,
@@ -231,15 +235,12 @@ final class Shardsmith
                     return $take(is_string($content) ? $content : '', $found);
                 }
                 $tries = 0; // a publication is under way
-            } catch (Problem $problem) {
-                $again = $after !== null || $problem->problemCode === 'digest_mismatch';
-                if ($tries === self::MOST_TRIES || !$again && !in_array($problem->status, self::TEMPORARY, true)) {
-                    throw $problem;
+            } catch (Problem | Broken $failure) {
+                $refused = $failure instanceof Problem && !in_array($failure->status, self::TEMPORARY, true);
+                if ($tries === self::MOST_TRIES || $refused && $after === null && $failure->problemCode !== 'digest_mismatch') {
+                    throw $failure;
                 }
-            } catch (Broken $broken) {
-                if ($tries === self::MOST_TRIES) {
-                    throw $broken;
-                }
+                error_log("{$failure->getMessage()} (again in " . ($after ?? $pause) . ' s)');
             }
             usleep((int) (($after === null ? $pause : (float) $after) * 1e6));
             $pause = min($pause * 2, 30);
@@ -268,30 +269,30 @@ function pieces(string $path): Generator
 
 if (realpath($_SERVER['SCRIPT_FILENAME']) === __FILE__) {
     $service = new Shardsmith(getenv('SHARDSMITH_CLIENT_URL') ?: 'http://127.0.0.1:8000', getenv('SHARDSMITH_CLIENT_TOKEN') ?: null);
-    [, $verb, $dataset, $what, $a, $b] = [...$argv, null, null, null, null, null];
+    [, $verb, $dataset, $what, $a, $b, $c] = [...$argv, null, null, null, null, null, null];
+    parse_str(($verb === 'put' ? $c : $a) ?? '', $parameters);
     try {
-        switch ([$verb, $what !== null]) {
-            case ['put', true]:
-                $what === '-' || is_file($what) ?: throw new RuntimeException("There is no file $what.");
-                $sum = $what === '-' ? null : Shardsmith::sha256(pieces($what));
-                $type = $a ?? 'application/x-ndjson';
-                $stored = $service->put($dataset, fn () => pieces($what), $type, $b ?? Shardsmith::newKey(), $sum);
-                exit($stored['num_records'] . " rows\n");
-            case ['publish', $what !== null]:
-                exit($service->publish($dataset, $what ?? Shardsmith::newKey()) . "\n");
-            case ['wait', true]:
-                exit($service->wait($dataset, $what) . "\n");
-            case ['rows', true]:
-                foreach ($service->rows($dataset, $what, $a ?? 'train') as $row) {
-                    echo $row, "\n";
-                }
-                exit(0);
-            case ['get', true]:
-                $service->get($dataset, $what, $a);
-                exit("$a\n");
+        if ($verb === 'put' && $what !== null) {
+            $what === '-' || is_file($what) ?: throw new RuntimeException("There is no file $what.");
+            $sum = $what === '-' ? null : Shardsmith::sha256(pieces($what));
+            $type = $a ?? 'application/x-ndjson';
+            $stored = $service->put($dataset, fn () => pieces($what), $type, $b ?? Shardsmith::newKey(), $parameters, $sum);
+            echo $stored['num_records'], " rows\n";
+        } elseif ($verb === 'publish' && $dataset !== null) {
+            echo $service->publish($dataset, $what ?? Shardsmith::newKey(), $parameters), "\n";
+        } elseif ($verb === 'wait' && $what !== null) {
+            echo $service->wait($dataset, $what), "\n";
+        } elseif ($verb === 'rows' && $what !== null) {
+            foreach ($service->rows($dataset, $what, $a ?? 'train') as $row) {
+                echo $row, "\n";
+            }
+        } elseif ($verb === 'get' && $a !== null) {
+            $service->get($dataset, $what, $a);
+            echo "$a\n";
+        } else {
+            throw new RuntimeException('put DATASET FILE|- [MEDIA-TYPE [KEY [PARAMETERS]]], publish DATASET [KEY [PARAMETERS]], '
+                . 'wait DATASET VERSION, rows DATASET VERSION [SPLIT], get DATASET VERSION FOLDER');
         }
-        throw new RuntimeException('put DATASET FILE|- [MEDIA-TYPE [KEY]], publish DATASET [KEY], '
-            . 'wait DATASET VERSION, rows DATASET VERSION [SPLIT], get DATASET VERSION FOLDER');
     } catch (RuntimeException $failure) {
         fwrite(STDERR, $failure->getMessage() . "\n");
         exit(1);

@@ -17,10 +17,15 @@ shardsmith <- function(url = "http://127.0.0.1:8000", token = NULL) {
   fail <- function(class, message, ...) {
     stop(structure(class = c(class, "error", "condition"), list(message = message, call = NULL, ...)))
   }
+  url <- sub("/$", "", url)
   broken <- function(message) fail("shardsmith_broken", message)
   digest <- function(sha256) paste0("sha-256=:", openssl::base64_encode(sha256), ":")
   sha256_of <- function(path) paste(as.raw(openssl::sha256(file(path))), collapse = "")
   chosen <- function(given, otherwise) if (is.null(given)) otherwise else given
+  query <- function(parameters) {
+    if (length(parameters) == 0) return("")
+    paste(names(parameters), curl::curl_escape(unlist(parameters)), sep = "=", collapse = "&")
+  }
   # Errors of curl are broken connections.
   connected <- function(expression) tryCatch(expression, error = function(e) broken(conditionMessage(e)))
 
@@ -101,6 +106,7 @@ shardsmith <- function(url = "http://127.0.0.1:8000", token = NULL) {
         refused <- inherits(outcome, "shardsmith_problem")
         again <- !refused || !is.null(after) || outcome$status %in% temporary || outcome$code == "digest_mismatch"
         if (tries == most_tries || !again) stop(outcome)
+        message(sprintf("%s (again in %s s)", conditionMessage(outcome), chosen(after, pause)))
       } else if (!is.null(outcome)) {
         return(outcome$value)
       }
@@ -112,17 +118,19 @@ shardsmith <- function(url = "http://127.0.0.1:8000", token = NULL) {
   # Appends rows, and gives what is stored of them. `open_body` opens the body, for each try anew: a connection to read
   # bytes from, which is sent while it is read. After an error this may be repeated with the same key: what is sent
   # under one is stored once. `sha256` is that of the body, as raw bytes, if it is known; the service compares it with
-  # what arrives.
-  put <- function(dataset, open_body, type = "application/x-ndjson", key = shardsmith_key(), sha256 = NULL) {
+  # what arrives. `parameters` are those of an append in docs/http.md: c(split = "test").
+  put <- function(dataset, open_body, type = "application/x-ndjson", key = shardsmith_key(), parameters = character(),
+                  sha256 = NULL) {
     headers <- c("Content-Type" = type, "Idempotency-Key" = key)
     if (!is.null(sha256)) headers <- c(headers, "Content-Digest" = digest(sha256))
-    call("POST", paste0(dataset, "/records"), json, headers, open_body)
+    call("POST", paste0(dataset, "/records?", query(parameters)), json, headers, open_body)
   }
 
   # Makes a version of all that was appended, and gives its number once it can be read. While it is not done the same is
-  # asked again, which also takes over from a server that has died in the middle of it.
-  publish <- function(dataset, key = shardsmith_key()) {
-    call("POST", paste0(dataset, "/versions"), json, c("Idempotency-Key" = key))$version
+  # asked again, which also takes over from a server that has died in the middle of it. `parameters` are those of a
+  # publication in docs/http.md: c(num_shards = 8, shuffle = "true").
+  publish <- function(dataset, key = shardsmith_key(), parameters = character()) {
+    call("POST", paste0(dataset, "/versions?", query(parameters)), json, c("Idempotency-Key" = key))$version
   }
 
   # The number of a version, or of "latest", once it can be read. Somebody else publishes it.
@@ -204,7 +212,13 @@ if (sys.nframe() == 0L) {
   service <- shardsmith(
     Sys.getenv("SHARDSMITH_CLIENT_URL", "http://127.0.0.1:8000"), if (nzchar(token)) token
   )
-  put_file <- function(dataset, path, type = "application/x-ndjson", key = shardsmith_key()) {
+  # "split=test&evolve=widen" as c(split = "test", evolve = "widen").
+  parameters_of <- function(text) {
+    pairs <- strsplit(strsplit(text, "&", fixed = TRUE)[[1]], "=", fixed = TRUE)
+    values <- vapply(pairs, function(pair) curl::curl_unescape(pair[2]), "")
+    stats::setNames(values, vapply(pairs, `[`, "", 1))
+  }
+  put_file <- function(dataset, path, type = "application/x-ndjson", key = shardsmith_key(), parameters = "") {
     sent <- FALSE
     open_body <- function() {
       if (path != "-") return(file(path, "rb"))
@@ -213,18 +227,19 @@ if (sys.nframe() == 0L) {
       file("stdin", "rb")
     }
     sha256 <- if (path != "-") as.raw(openssl::sha256(file(path)))
-    cat(sprintf("%.0f rows\n", service$put(dataset, open_body, type, key, sha256)$num_records))
+    cat(sprintf("%.0f rows\n", service$put(dataset, open_body, type, key, parameters_of(parameters), sha256)$num_records))
   }
   print_rows <- function(dataset, version, ...) {
     service$rows(dataset, version, function(lines) writeLines(lines, useBytes = TRUE), ...)
   }
   run <- function(how) do.call(how, as.list(given[-1]))
-  usage <- "put DATASET FILE|- [MEDIA-TYPE [KEY]], publish DATASET [KEY], wait DATASET VERSION,
+  usage <- "put DATASET FILE|- [MEDIA-TYPE [KEY [PARAMETERS]]], publish DATASET [KEY [PARAMETERS]], wait DATASET VERSION,
 rows DATASET VERSION [SPLIT], get DATASET VERSION FOLDER"
   tryCatch(
     switch(verb,
-      "put 3" = , "put 4" = , "put 5" = run(put_file),
+      "put 3" = , "put 4" = , "put 5" = , "put 6" = run(put_file),
       "publish 2" = , "publish 3" = cat(run(service$publish), "\n", sep = ""),
+      "publish 4" = cat(service$publish(given[2], given[3], parameters_of(given[4])), "\n", sep = ""),
       "wait 3" = cat(run(service$wait), "\n", sep = ""),
       "rows 3" = run(print_rows),
       "rows 4" = print_rows(given[2], given[3], split = given[4]),

@@ -49,31 +49,46 @@ class Shardsmith
     end
   end
 
+  # Strings that are made while they are sent, as IO.copy_stream reads them.
+  class Pieces
+    def initialize(pieces) = @pieces = pieces.each_entry
+
+    def readpartial(most, buffer)
+      buffer.clear
+      loop { (buffer << @pieces.next.b).bytesize < most || break } # until there is none left
+      buffer.empty? ? raise(EOFError) : buffer
+    end
+  end
+
   # A key: what is sent under one is stored once, however often it is sent.
   def self.new_key = SecureRandom.uuid
 
   def self.digest(sha256) = "sha-256=:#{[sha256].pack("m0")}:"
 
   def initialize(url = "http://127.0.0.1:8000", token = nil)
-    @datasets = "#{url}/v1/datasets"
+    @datasets = "#{url.chomp("/")}/v1/datasets"
     # Digests are of what is sent, so nothing is to be compressed.
     @headers = { "Accept-Encoding" => "identity" }
     @headers["Authorization"] = "Bearer #{token}" if token
   end
 
-  # Appends rows, and gives what is stored of them. The block opens the body, for each try anew: an IO, or what has a
-  # `read` like one. It is sent while it is read. After an error this may be repeated with the same key. `sha256` is
-  # that of the body, if it is known; else it follows the body as a trailer. The service compares it with what arrives.
-  def put(dataset, type: "application/x-ndjson", key: Shardsmith.new_key, sha256: nil, &open)
+  # Appends rows, and gives what is stored of them. The block gives the body, for each try anew: an IO, or an Enumerable
+  # of strings, which is sent while it is made. After an error this may be repeated with the same key. `sha256` is that
+  # of the body, if it is known; else it follows the body as a trailer. The service compares it with what arrives.
+  # `parameters` are those of an append in docs/http.md: { split: "test" }.
+  def put(dataset, type: "application/x-ndjson", key: Shardsmith.new_key, parameters: {}, sha256: nil, &open)
     headers = { "Content-Type" => type, "Idempotency-Key" => key, "Transfer-Encoding" => "chunked" }
     headers["Content-Digest"] = Shardsmith.digest(sha256) if sha256
-    call(Append, "#{dataset}/records", -> { [headers, open.call] }) { |answer| JSON.parse(whole(answer)) }
+    records = "#{dataset}/records?#{URI.encode_www_form(parameters)}"
+    call(Append, records, -> { [headers, open.call] }) { |answer| JSON.parse(whole(answer)) }
   end
 
   # Makes a version of all that was appended, and gives its number once it can be read. While it is not done the same is
-  # asked again, which also takes over from a server that has died in the middle of it.
-  def publish(dataset, key: Shardsmith.new_key)
-    call(Net::HTTP::Post, "#{dataset}/versions", -> { [{ "Idempotency-Key" => key }] }) do |answer|
+  # asked again, which also takes over from a server that has died in the middle of it. `parameters` are those of a
+  # publication in docs/http.md: { num_shards: 8 }.
+  def publish(dataset, key: Shardsmith.new_key, parameters: {})
+    versions = "#{dataset}/versions?#{URI.encode_www_form(parameters)}"
+    call(Net::HTTP::Post, versions, -> { [{ "Idempotency-Key" => key }] }) do |answer|
       JSON.parse(whole(answer)).fetch("version")
     end
   end
@@ -154,7 +169,7 @@ class Shardsmith
       headers, body = prepare.call
       uri = URI("#{@datasets}/#{path.respond_to?(:call) ? path.call : path}")
       request = method.new(uri, @headers.merge(headers))
-      request.body_stream = body if body
+      request.body_stream = body.respond_to?(:read) ? body : Pieces.new(body) if body
       begin
         Net::HTTP.start(uri.host, uri.port, use_ssl: uri.scheme == "https", max_retries: 0, read_timeout: 120) do |http|
           http.request(request) do |answer|
@@ -166,11 +181,11 @@ class Shardsmith
             end
           end
         end
-      rescue Problem => e
-        again = after || TEMPORARY.include?(e.status) || e.code == "digest_mismatch"
-        raise if tries == MOST_TRIES || !again
-      rescue *BROKEN
-        raise if tries == MOST_TRIES
+      rescue Problem, *BROKEN => e
+        refused = e.is_a?(Problem) && !after && !TEMPORARY.include?(e.status) && e.code != "digest_mismatch"
+        raise if tries == MOST_TRIES || refused
+
+        warn "#{e.message} (again in #{after || pause} s)"
       end
       sleep(after ? Integer(after) : pause)
       pause = [pause * 2, 30].min
@@ -199,9 +214,9 @@ if $PROGRAM_NAME == __FILE__
   verb, dataset, what, *more = ARGV
   begin
     case [verb, ARGV.size]
-    in ["put", 3..5]
-      type, key = more
-      options = { type: type, key: key }.compact
+    in ["put", 3..6]
+      type, key, parameters = more
+      options = { type: type, key: key, parameters: URI.decode_www_form(parameters.to_s) }.compact
       options[:sha256] = Digest::SHA256.file(what).digest unless what == "-"
       sent = false
       stored = service.put(dataset, **options) do
@@ -210,14 +225,15 @@ if $PROGRAM_NAME == __FILE__
         what == "-" ? $stdin.binmode : File.open(what, "rb")
       end
       puts "#{stored["num_records"]} rows"
-    in ["publish", 2..3] then puts service.publish(dataset, **{ key: what }.compact)
+    in ["publish", 2..4]
+      puts service.publish(dataset, **{ key: what, parameters: URI.decode_www_form(more[0].to_s) }.compact)
     in ["wait", 3] then puts service.wait(dataset, what)
     in ["rows", 3..4] then service.rows(dataset, what, *more) { |row| puts row }
     in ["get", 4] then service.get(dataset, what, more[0]) && puts(more[0])
-    else abort "put DATASET FILE|- [MEDIA-TYPE [KEY]], publish DATASET [KEY], wait DATASET VERSION, " \
-               "rows DATASET VERSION [SPLIT], get DATASET VERSION FOLDER"
+    else abort "put DATASET FILE|- [MEDIA-TYPE [KEY [PARAMETERS]]], publish DATASET [KEY [PARAMETERS]], " \
+               "wait DATASET VERSION, rows DATASET VERSION [SPLIT], get DATASET VERSION FOLDER"
     end
-  rescue Shardsmith::Problem, *Shardsmith::BROKEN => e
+  rescue StandardError => e
     abort e.message
   end
 end

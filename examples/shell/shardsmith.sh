@@ -1,20 +1,23 @@
 #!/bin/sh
 # A client of Shardsmith for the shell: curl and coreutils. Run it, or copy its functions into a script of yours.
 #
-#   shardsmith.sh put DATASET FILE|- [MEDIA-TYPE [KEY]]    publish DATASET [KEY]    wait DATASET VERSION
-#                 rows DATASET VERSION [SPLIT]             get DATASET VERSION FOLDER
+#   shardsmith.sh put DATASET FILE|- [MEDIA-TYPE [KEY [PARAMETERS]]]    publish DATASET [KEY [PARAMETERS]]
+#                 wait DATASET VERSION    rows DATASET VERSION [SPLIT]   get DATASET VERSION FOLDER
+#
+# PARAMETERS are those of docs/http.md, as 'split=test&evolve=widen' or 'num_shards=8&shuffle=true'.
 #
 # SHARDSMITH_CLIENT_URL is the service (http://127.0.0.1:8000), SHARDSMITH_CLIENT_TOKEN its token, if it asks for one.
 set -eu
 
-datasets=${SHARDSMITH_CLIENT_URL:-http://127.0.0.1:8000}/v1/datasets
+service=${SHARDSMITH_CLIENT_URL:-http://127.0.0.1:8000}
+datasets=${service%/}/v1/datasets
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
 # Append a file to a dataset. It is sent while it is read; `-` is standard input, of which there is one try alone.
 # After a failure the same may be repeated with the same key: what is sent under a key is stored once.
-put() { # DATASET FILE|- [MEDIA-TYPE [KEY]]
-    to=$datasets/$1/records file=$2 type=${3:-application/x-ndjson} key=${4:-$(new_key)}
+put() { # DATASET FILE|- [MEDIA-TYPE [KEY [PARAMETERS]]]
+    to="$datasets/$1/records?${5:-}" file=$2 type=${3:-application/x-ndjson} key=${4:-$(new_key)}
     set -- -X POST -T "$file" -H "Content-Type: $type" -H "Idempotency-Key: $key"
     if [ "$file" = - ]; then
         most=1
@@ -27,8 +30,8 @@ put() { # DATASET FILE|- [MEDIA-TYPE [KEY]]
 
 # Make a version of all that was appended, and print its number once it can be read. While it is not done the same
 # is asked again, which also takes over from a server that has died in the middle of it.
-publish() { # DATASET [KEY]
-    call "$datasets/$1/versions" -X POST -H "Idempotency-Key: ${2:-$(new_key)}" && member version
+publish() { # DATASET [KEY [PARAMETERS]]
+    call "$datasets/$1/versions?${3:-}" -X POST -H "Idempotency-Key: ${2:-$(new_key)}" && member version
 }
 
 # Print the number of a version, or of "latest", once it can be read. Somebody else publishes it.
@@ -117,7 +120,7 @@ once() { # FILE URL OPTION-OF-CURL...
     : >"$tmp/head"
     into=$1 status=0 failed=0
     shift
-    status=$(curl -sS --connect-timeout 10 --speed-limit 1 --speed-time 120 -D "$tmp/head" -o "$into" \
+    status=$(curl -gsS --connect-timeout 10 --speed-limit 1 --speed-time 120 -D "$tmp/head" -o "$into" \
         -w '%{http_code}' ${SHARDSMITH_CLIENT_TOKEN:+-H "Authorization: Bearer $SHARDSMITH_CLIENT_TOKEN"} "$@" \
         2>"$tmp/error") || failed=1
     after=$(header retry-after)
@@ -134,6 +137,7 @@ is_whole() {
 }
 
 rest() {
+    [ ! -s "$tmp/error" ] || echo "$(cat "$tmp/error") (again in ${after:-$pause} s)" >&2
     sleep "${after:-$pause}"
     pause=$((pause < 16 ? pause * 2 : 30))
 }
@@ -147,7 +151,7 @@ member() { # of an object of JSON: a text or a number
 }
 
 case "${1:-} $#" in
-put\ [345] | publish\ [23] | rows\ [34] | get\ 4) "$@" ;;
+put\ [3456] | publish\ [234] | rows\ [34] | get\ 4) "$@" ;;
 wait\ 3) wait_for "$2" "$3" ;;
-*) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+*) sed -n '4,9s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
 esac

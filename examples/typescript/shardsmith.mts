@@ -20,6 +20,8 @@ export type Code = components["schemas"]["Problem"]["code"];
 export type MediaType = keyof operations["append_records"]["requestBody"]["content"];
 /** A body in pieces, which are sent while they are made: each is taken before the next, so all may use the same memory. */
 export type Pieces = Iterable<Uint8Array> | AsyncIterable<Uint8Array>;
+/** Those of an append, or of a publication, in docs/http.md: `{ split: "test" }`. */
+export type Parameters = Record<string, string>;
 type Headers = Record<string, string>;
 interface Request {
   method?: string;
@@ -55,7 +57,7 @@ export class Shardsmith {
   readonly #headers: Headers;
 
   constructor(url = "http://127.0.0.1:8000", token?: string) {
-    this.#datasets = `${url}/v1/datasets`;
+    this.#datasets = `${url.replace(/\/$/, "")}/v1/datasets`;
     // Digests are of what is sent, so nothing is to be compressed.
     this.#headers = { "Accept-Encoding": "identity", ...(token && { Authorization: `Bearer ${token}` }) };
   }
@@ -68,20 +70,22 @@ export class Shardsmith {
   async put(
     dataset: string,
     open: () => Pieces,
-    { type = "application/x-ndjson", key = newKey(), sha256 }: { type?: MediaType; key?: string; sha256?: Buffer } = {},
+    options: { type?: MediaType; key?: string; parameters?: Parameters; sha256?: Buffer } = {},
   ): Promise<Appended> {
+    const { type = "application/x-ndjson", key = newKey(), parameters, sha256 } = options;
     const headers: Headers = { "Content-Type": type, "Idempotency-Key": key };
     if (sha256) headers["Content-Digest"] = digest(sha256);
-    return this.#call(`${dataset}/records`, () => ({ method: "POST", headers, body: open() }), json<Appended>);
+    const records = `${dataset}/records?${new URLSearchParams(parameters)}`;
+    return this.#call(records, () => ({ method: "POST", headers, body: open() }), json<Appended>);
   }
 
   /**
    * Makes a version of all that was appended; resolves to its number once it can be read. While it is not done the same
    * is asked again, which also takes over from a server that has died in the middle of it.
    */
-  async publish(dataset: string, key = newKey()): Promise<string> {
+  async publish(dataset: string, { key = newKey(), parameters }: { key?: string; parameters?: Parameters } = {}): Promise<string> {
     const request = { method: "POST", headers: { "Idempotency-Key": key } };
-    return (await this.#call(`${dataset}/versions`, () => request, json<Version>)).version;
+    return (await this.#call(`${dataset}/versions?${new URLSearchParams(parameters)}`, () => request, json<Version>)).version;
   }
 
   /** Resolves to the number of a version, or of "latest", once it can be read. Somebody else publishes it. */
@@ -172,6 +176,7 @@ export class Shardsmith {
         // Other errors say that there was no answer, or a damaged one.
         const refused = error instanceof Problem && after === null && error.code !== "digest_mismatch";
         if (tries === MOST_TRIES || (refused && !TEMPORARY.includes(error.status))) throw error;
+        console.warn(`${reasonOf(error)} (again in ${after ?? pause / 1000} s)`);
       }
       await sleep(after === null ? pause : Number(after) * 1000);
     }
@@ -210,6 +215,7 @@ async function send(url: string, { method = "GET", headers = {}, body }: Request
   return answer;
 }
 
+const reasonOf = (error: unknown): string => (error as Error).message || String((error as { code?: string }).code);
 const digest = (sha256: Buffer): string => `sha-256=:${sha256.toString("base64")}:`;
 
 async function whole(answer: IncomingMessage): Promise<Buffer> {
@@ -252,7 +258,8 @@ export async function sha256Of(name: string): Promise<Buffer> {
 const hexOf = async (file: string): Promise<string | null> =>
   ((await stat(file).catch(() => null)) ? (await sha256Of(file)).toString("hex") : null);
 
-async function main([verb, dataset = "", what, a, b]: string[]): Promise<string | void> {
+const parametersOf = (text?: string): Parameters => Object.fromEntries(new URLSearchParams(text));
+async function main([verb, dataset = "", what, a, b, c]: string[]): Promise<string | void> {
   const service = new Shardsmith(process.env.SHARDSMITH_CLIENT_URL, process.env.SHARDSMITH_CLIENT_TOKEN);
   if (verb === "put" && what === "-") {
     let isSent = false;
@@ -261,13 +268,13 @@ async function main([verb, dataset = "", what, a, b]: string[]): Promise<string 
       isSent = true;
       return process.stdin;
     };
-    return `${(await service.put(dataset, input, { type: a as MediaType, key: b })).num_records} rows`;
+    return `${(await service.put(dataset, input, { type: a as MediaType, key: b, parameters: parametersOf(c) })).num_records} rows`;
   }
   if (verb === "put" && what) {
-    const options = { type: a as MediaType, key: b, sha256: await sha256Of(what) };
+    const options = { type: a as MediaType, key: b, parameters: parametersOf(c), sha256: await sha256Of(what) };
     return `${(await service.put(dataset, () => pieces(what), options)).num_records} rows`;
   }
-  if (verb === "publish" && dataset) return service.publish(dataset, what);
+  if (verb === "publish" && dataset) return service.publish(dataset, { key: what, parameters: parametersOf(a) });
   if (verb === "wait" && what) return service.wait(dataset, what);
   if (verb === "rows" && what) {
     for await (const row of service.rows(dataset, what, a)) {
@@ -276,10 +283,8 @@ async function main([verb, dataset = "", what, a, b]: string[]): Promise<string 
     return;
   }
   if (verb === "get" && what && a) return service.get(dataset, what, a).then(() => a);
-  throw new Error(
-    "put DATASET FILE|- [MEDIA-TYPE [KEY]], publish DATASET [KEY], wait DATASET VERSION, " +
-      "rows DATASET VERSION [SPLIT], get DATASET VERSION FOLDER",
-  );
+  throw new Error("put DATASET FILE|- [MEDIA-TYPE [KEY [PARAMETERS]]], publish DATASET [KEY [PARAMETERS]], " +
+    "wait DATASET VERSION, rows DATASET VERSION [SPLIT], get DATASET VERSION FOLDER");
 }
 
 if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) {
@@ -287,7 +292,7 @@ if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) 
     const said = await main(process.argv.slice(2));
     if (said) console.log(said);
   } catch (error) {
-    console.error((error as Error).message);
+    console.error(reasonOf(error));
     process.exitCode = 1;
   }
 }

@@ -32,7 +32,7 @@ def drive(
     wait: bool = False,
     on_outcome: Callable[[Outcome], None] = lambda _: None,
 ) -> ImportStatus:
-    """Do what is left of an import, until it has ended, a range failed, or others have the rest to do.
+    """Do what is left of an import, until it has ended, stopped at a range, or others have the rest to do.
 
     Args:
         index, of: do only every `of`-th range, from the one with that index.
@@ -45,9 +45,12 @@ def drive(
         ShardsmithError: the store fails, or the publication; the same again goes on.
     """
     while True:
-        if not _do(engine, lambda: imports.tasks(dataset, import_id, index=index, of=of), on_outcome):
-            return imports.follow(dataset, import_id)
+        went_well = _do(engine, lambda: imports.tasks(dataset, import_id, index=index, of=of), on_outcome)
         status = imports.follow(dataset, import_id)
+        if not went_well:
+            if status.state == "stopped":
+                return status
+            continue  # another process could do that range, or left it out
         while wait and status.state == "running":
             pause(_AGAIN_S)
             status = imports.follow(dataset, import_id)

@@ -25,7 +25,7 @@ from app.services.datasets.imports.engines import (
     HereEngine,
     do,
 )
-from app.services.datasets.imports.imports import Imports
+from app.services.datasets.imports.imports import Imports, Outcome
 from app.services.datasets.imports.request import ImportRequest
 from app.services.datasets.imports.status import ImportStatus
 from app.services.datasets.objects.publish_options import PublishOptions
@@ -234,6 +234,28 @@ def test_a_process_that_waits_finds_out_whether_what_had_failed_still_does(folde
     (folder / "away").rename(folder / "2.ndjson")
     with mock.patch.object(driving, "pause", side_effect=lambda _: run(1)):
         assert run(0, wait=True) == "done"
+    assert version_of(store) == run_alone(folder, PLAIN)
+
+
+def test_a_process_goes_on_if_another_one_could_do_what_failed_here(folder: Path) -> None:
+    store = open_store("memory://")
+    imports = imports_at(store)
+    import_id = begin(imports, folder, PLAIN)
+    file, away = folder / "0.ndjson", folder / "away"
+    file.rename(away)
+    failed: list[int] = []
+
+    def mend(outcome: Outcome) -> None:
+        if outcome.state == "failed":
+            failed.append(outcome.index)
+            away.rename(file)
+            other = imports_at(store)
+            for task in other.tasks("d", import_id, index=1, of=2):
+                other.work(task)
+
+    engine = HereEngine(imports)
+    status = drive(imports, "d", import_id, engine, index=0, of=2, on_outcome=mend)
+    assert (status.state, failed) == ("done", [0])
     assert version_of(store) == run_alone(folder, PLAIN)
 
 

@@ -122,19 +122,23 @@ class ImportRuns:
             # A daemon: on shutdown it just dies.
             threading.Thread(target=work, name=f"import-{dataset}", daemon=True).start()
         except BaseException:  # also where the system gives no more threads
-            self._running.discard(run)
+            with self._lock:
+                self._running.discard(run)
+                self._again.discard(run)
             raise
 
     def _run(self, run: _Run) -> None:
         while True:
-            is_over = self._drive(run)
+            if self._drive(run):
+                # As long as it counts as running: who starts it behind that says so anew.
+                self._forget(run)
             with self._lock:
                 if run not in self._again:
                     self._running.discard(run)
-                    break
+                    return
                 self._again.discard(run)
-        if is_over:
-            self._forget(run)
+            with suppress(ShardsmithError):  # the next look says it
+                self._say(run)
 
     def _drive(self, run: _Run) -> bool:
         """Whether nobody has to go on with it."""

@@ -121,6 +121,30 @@ def test_an_import_that_is_to_go_on_just_as_it_stops_goes_on(replicas: Replicas,
     assert replicas.follow().state == "done"
 
 
+def test_an_import_that_goes_on_just_as_it_is_forgotten_is_said_to_run(replicas: Replicas) -> None:
+    [file] = replicas.world.folder.glob("*.ndjson")
+    away = file.rename(file.with_suffix(".away"))
+    forgotten, said = threading.Event(), list[list[str]]()
+
+    def fault(when: When, operation: Operation, key: str) -> None:
+        if operation == "delete" and not forgotten.is_set():
+            if when == "before":
+                away.rename(file)
+                runs.start("d", replicas.import_id)
+            else:
+                forgotten.set()
+        elif operation == "put" and when == "before" and ".done." in key:
+            assert forgotten.wait(120)
+            said.append(replicas.says())
+
+    runs = replicas.replica(FaultStore(replicas.store, fault))
+    runs.start("d", replicas.import_id)
+    replicas.wait_until_over(runs)
+    assert replicas.follow().state == "done"
+    assert said
+    assert all(said)
+
+
 def test_what_a_replica_leaves_at_its_end_is_gone_on_with_at_once(replicas: Replicas, held: Held) -> None:
     leaving, other = replicas.replica(held.store), replicas.replica()
     leaving.begin()

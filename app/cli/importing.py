@@ -251,7 +251,10 @@ def describe(status: ImportStatus) -> str:
         f"({plan.num_objects} objects) are in dataset {status.dataset}."
     ]
     if plan.passed_over:
-        lines.append(f"{plan.passed_over} objects of the source are of another format, and were passed over.")
+        lines.append(
+            f"{plan.passed_over} objects of the source were passed over: they are of another format, hidden "
+            "or empty."
+        )
     lines += [
         f"Range {item['range']}, bytes {item['start']} to {item['stop']} of {item['object']}: "
         f"{item['detail']} ({item['code']})"

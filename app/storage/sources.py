@@ -225,6 +225,7 @@ class _FolderSource:
 
     def list(self) -> Iterator[SourceObject]:
         if self._is_file:
+            self._require_inside(self._path.name)
             yield self._describe(self._path.name)
             return
         found = False
@@ -236,12 +237,7 @@ class _FolderSource:
                 if self._pattern and not fnmatchcase(path, self._pattern):
                     continue
                 # Passed over, its rows would be missing, and nobody would know.
-                if os.path.islink(self._root / path) and not self._contains(path):  # noqa: PTH114
-                    raise UnprocessableInput(
-                        f"The symbolic link {path!a:.200} leads out of the folder of the source. Name "
-                        "where it leads, or put the files into the folder.",
-                        code="source_link",
-                    )
+                self._require_inside(path)
                 if name in names:
                     found = True
                     yield self._describe(path)
@@ -269,6 +265,14 @@ class _FolderSource:
         if filled < length or _state_of(state) != item.etag:
             raise source_changed(item)
         return view.toreadonly()
+
+    def _require_inside(self, path: str) -> None:
+        if os.path.islink(self._root / path) and not self._contains(path):  # noqa: PTH114
+            raise UnprocessableInput(
+                f"The symbolic link {path!a:.200} leads out of the folder of the source. Name where it "
+                "leads, or put the files into the folder.",
+                code="source_link",
+            )
 
     def _contains(self, path: str) -> bool:
         root = os.path.realpath(self._root)

@@ -106,6 +106,18 @@ def test_a_link_that_leads_out_is_an_error_that_names_it(tmp_path: Path, kind: s
     assert _names(f"{inside.as_uri()}/*.csv") == ["b.csv"]
 
 
+def test_a_file_that_is_named_itself_is_no_link_to_another_folder(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "a/x.csv").touch()
+    (tmp_path / "a/same.csv").symlink_to("x.csv")
+    (tmp_path / "b/other.csv").symlink_to(tmp_path / "a/x.csv")
+    assert _names((tmp_path / "a/same.csv").as_uri()) == ["same.csv"]
+    with pytest.raises(InputError, match=r"'other\.csv'") as caught:
+        _names((tmp_path / "b/other.csv").as_uri())
+    assert caught.value.code == "source_link"
+
+
 def test_a_link_is_allowed_where_it_leads(tmp_path: Path) -> None:
     for name in ("in/own", "elsewhere"):
         (tmp_path / name).mkdir(parents=True)

@@ -35,7 +35,7 @@ class ImportPlan:
         form: the format of all objects.
         num_objects: of the source.
         num_bytes: of all ranges.
-        passed_over: objects of the source that are of another format, by their number.
+        passed_over: how many objects of the source are of another format, hidden, or mark a folder.
         num_ranges: in all pages.
         pages: the objects that hold the ranges, in order.
     """

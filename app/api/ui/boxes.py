@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -22,14 +23,16 @@ from numpy.typing import NDArray
 
 from ...codecs.columns import Batch, Column, Strings
 from ...domain.feature import Feature
+from .features import shorten
 from .pictures import Box, Picture
 
 _WORDS: Final = ("bbox", "bboxes", "box", "boxes", "bounding_box", "bounding_boxes")
 _SIDES: Final = (("xmin", "ymin", "xmax", "ymax"), ("x_min", "y_min", "x_max", "y_max"))
 #: What stands in names between a place and its boxes, or its image.
 _OBJECTS: Final = ("object", "objects", "annotation", "annotations", "image", "encoded")
-#: Of a row.
+#: Boxes of a row, and characters of the name that each has.
 _MOST: Final = 100
+_TITLE: Final = 80
 #: Shares may be beyond the image by this, and pixels by one: they were rounded.
 _BEYOND: Final = 0.01
 
@@ -62,10 +65,13 @@ def draw_boxes(features: Sequence[Feature], row: Batch, pictures: Mapping[str, P
     if not pictures:
         return
     values = {f.name.lower(): (f, column) for f, column in zip(features, row.columns, strict=True)}
+    left = _MOST
     for boxes in (*_boxes_of_one(values), *_boxes_of_four(values)):
         picture = _choose_picture(boxes.name, pictures)
         if picture is not None:
-            picture.boxes += tuple(_place(boxes, picture))
+            placed = tuple(islice(_place(boxes, picture), left))
+            picture.boxes += placed
+            left -= len(placed)
 
 
 def _boxes_of_one(values: _Values) -> Iterator[_Boxes]:
@@ -135,8 +141,9 @@ def _place(boxes: _Boxes, picture: Picture) -> Iterator[Box]:
         shares = sides / np.array([picture.size, picture.size]).reshape(4, 1)
     else:
         return
+    title = shorten(boxes.name, _TITLE)
     for x, y, end_x, end_y in shares.clip(0, 1).T.tolist():
-        yield Box(x, y, end_x - x, end_y - y, boxes.name)
+        yield Box(x, y, end_x - x, end_y - y, title)
 
 
 def _are_pixels(sides: _Numbers, picture: Picture) -> bool:

@@ -39,6 +39,8 @@ _WAVE_POINTS: Final = 512
 _WAVE_HEIGHT: Final = 36
 #: Bytes that a character takes until its page is sent, in some copies.
 _COPIES: Final = 4
+#: Of a page, for a box: two rectangles and a title.
+_BOX_CHARACTERS: Final = 400
 #: Characters of the name of a class.
 _CLASS_NAME: Final = 120
 #: Pictures in a cell.
@@ -109,6 +111,8 @@ def show_rows(
     num_characters = sum(
         len(cell.text) + len(cell.folded) + len(cell.points) for row in cells for cell in row
     )
+    boxes = sum(len(picture.boxes) for row in cells for cell in row for picture in cell.pictures)
+    num_characters += _BOX_CHARACTERS * boxes
     painter.budget.charge(_COPIES * num_characters, "What is shown of rows")
     return cells
 

@@ -162,3 +162,21 @@ def test_no_more_than_a_hundred_boxes_are_drawn() -> None:
     many = [ONE] * 1000
     assert len(boxes_on("image", [image("image"), *sides("bbox/", *many)])) == 100
     assert len(boxes_on("image", [image("image"), numbers("bbox", [0.1, 0.2, 0.5, 0.6] * 1000)])) == 100
+    several = [numbers(name, [0.1, 0.2, 0.5, 0.6] * 60) for name in ("bbox", "box")]
+    assert len(boxes_on("image", [image("image"), *several])) == 100
+
+
+def test_a_long_name_does_not_stand_on_each_box() -> None:
+    name = "x" * 60_000
+    [box] = (
+        cells_of([image(f"{name}/image"), numbers(f"{name}/bbox", ONE)])[f"{name}/image"].pictures[0].boxes
+    )
+    assert box.title == "x" * 80 + "…"
+
+
+def test_boxes_are_charged() -> None:
+    budget = Budget(Limits())
+    (picture, data), (of, boxes) = image("image"), numbers("bbox", ONE * 100)
+    rows = [Batch(1, (data, boxes))] * 50
+    show_rows([picture, of], rows, Painter(ImageProcesses(), budget, 128, 96), IN_TABLE)
+    assert budget.peak > 50 * 100 * 400

@@ -212,8 +212,7 @@ final class Shardsmith
                     return strlen($line);
                 },
             ]);
-            $sent = $prepare === null ? $headers : $prepare($curl, $headers);
-            curl_setopt($curl, CURLOPT_HTTPHEADER, $sent);
+            curl_setopt($curl, CURLOPT_HTTPHEADER, $prepare === null ? $headers : $prepare($curl, $headers));
             $after = null;
             try {
                 $content = curl_exec($curl);

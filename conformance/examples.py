@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,8 +66,9 @@ class Client:
         return ran.stdout
 
 
+@cache
 def build(language: Language) -> None:
-    """Compile it; without an answer if there is nothing to compile."""
+    """Compile it, if there is something to compile: once, for all that this process does with it."""
     if not language.build:
         return
     ran = subprocess.run(

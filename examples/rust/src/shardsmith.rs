@@ -82,11 +82,8 @@ struct Body<I>(I, Cursor<String>);
 impl<I: Iterator<Item = String>> Read for Body<I> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Body(lines, rest) = self;
-        while rest.fill_buf()?.is_empty() {
-            match lines.next() {
-                Some(line) => *rest = Cursor::new(line + "\n"),
-                None => return Ok(0),
-            }
+        if rest.fill_buf()?.is_empty() {
+            *rest = Cursor::new(lines.next().map_or_else(String::new, |line| line + "\n"));
         }
         rest.read(buffer)
     }
@@ -110,18 +107,19 @@ impl Client {
         }
     }
 
-    /// Appends rows to a dataset, and returns their number once they are stored. They are sent while they are read,
-    /// never held in memory; `open` is called again for each try. After an error this may be repeated with the same
-    /// key. `sha256` is that of the body, if it is known; the service compares it with what arrives.
+    /// Appends rows to a dataset, and returns their number once they are stored. `open` is called for each try, and its
+    /// body sent while it is read. After an error this may be repeated with the same key. `parameters` are as in
+    /// "split=test&evolve=widen" (docs/http.md). `sha256` is that of the body, if known: the service compares it.
     pub fn put<R: Read>(
         &self,
         dataset: &str,
         media_type: &str,
         key: &str,
+        parameters: &str,
         sha256: Option<Sum>,
         mut open: impl FnMut() -> io::Result<R>,
     ) -> Result<u64> {
-        self.call("POST", &format!("{dataset}/records"), |request| {
+        self.call("POST", &format!("{dataset}/records?{parameters}"), |request| {
             let mut request = request.set("Content-Type", media_type).set("Idempotency-Key", key);
             if let Some(sum) = &sha256 {
                 request = request.set("Content-Digest", &digest(sum));
@@ -132,9 +130,9 @@ impl Client {
     }
 
     /// Makes a version of all that was appended, and returns its number once it can be read. While it is not done the
-    /// same is asked again, which also takes over from a server that has died in the middle of it.
-    pub fn publish(&self, dataset: &str, key: &str) -> Result<String> {
-        let path = format!("{dataset}/versions");
+    /// same is asked again, which also takes over from a server that has died. Parameters: "num_shards=8&shuffle=true".
+    pub fn publish(&self, dataset: &str, key: &str, parameters: &str) -> Result<String> {
+        let path = format!("{dataset}/versions?{parameters}");
         self.call("POST", &path, |request| number(request.set("Idempotency-Key", key).send_bytes(&[])))
     }
 
@@ -226,16 +224,19 @@ impl Client {
             if let Some(token) = &self.token {
                 request = request.set("Authorization", &format!("Bearer {token}"));
             }
-            let after = match attempt(request) {
+            let (after, why) = match attempt(request) {
                 Err(Error::Problem(problem)) if problem.status == 202 => {
                     tries = 0; // a publication is under way
-                    problem.retry_after
+                    (problem.retry_after.unwrap_or(pause), "not published yet".to_string())
                 }
-                Err(Error::Problem(problem)) if tries < MOST_TRIES && problem.is_temporary() => problem.retry_after,
-                Err(Error::Broken(_)) if tries < MOST_TRIES => None,
+                Err(Error::Problem(problem)) if tries < MOST_TRIES && problem.is_temporary() => {
+                    (problem.retry_after.unwrap_or(pause), Error::Problem(problem).to_string())
+                }
+                Err(Error::Broken(what)) if tries < MOST_TRIES => (pause, what),
                 done => return done,
             };
-            thread::sleep(after.unwrap_or(pause));
+            eprintln!("{why} (again in {after:?})");
+            thread::sleep(after);
             pause = LONGEST_PAUSE.min(pause * 2);
         }
     }
@@ -262,12 +263,10 @@ fn accept(answer: Result<Response, ureq::Error>) -> Result<Response> {
     match answer {
         Ok(answer) if answer.status() < 300 && answer.status() != 202 => Ok(answer),
         Ok(answer) | Err(ureq::Error::Status(_, answer)) => Err(Error::Problem(Problem::new(answer))),
-        Err(error) => Err(match error.kind() {
-            ErrorKind::InvalidUrl | ErrorKind::UnknownScheme => {
-                io::Error::new(io::ErrorKind::InvalidInput, error).into()
-            }
-            _ => broken(error),
-        }),
+        Err(error) if matches!(error.kind(), ErrorKind::InvalidUrl | ErrorKind::UnknownScheme) => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, error).into())
+        }
+        Err(error) => Err(broken(error)),
     }
 }
 

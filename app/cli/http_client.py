@@ -57,6 +57,17 @@ class Answer:
         """Of the body, where that is known beforehand."""
         return self._response.length
 
+    def num_skipped(self) -> int:
+        """Rows that the transforms left out.
+
+        Raises:
+            StorageUnavailable: no number stands there.
+        """
+        try:
+            return int(self.headers.get("Skipped-Rows", 0))
+        except ValueError:
+            raise _no_service() from None
+
     def pieces(self) -> Iterator[bytes]:
         """The body.
 

@@ -308,7 +308,7 @@ class _Remote:
         answer = self._service.send(
             "GET", "datasets", name, "versions", query["version"], "records", query={**given, "to": to}
         )
-        return answer.pieces(), lambda: int(answer.headers.get("Skipped-Rows", 0))
+        return answer.pieces(), answer.num_skipped
 
     def read_file(self, name: str, version: str, file: str, offset: int) -> Iterator[bytes]:
         headers = {"Range": f"bytes={offset}-"} if offset else {}

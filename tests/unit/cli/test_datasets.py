@@ -337,6 +337,7 @@ def test_another_server_is_no_service(body: bytes) -> None:
         def do_GET(self) -> None:
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
+            self.send_header("Skipped-Rows", "many")
             self.end_headers()
             self.wfile.write(body)
 
@@ -351,6 +352,7 @@ def test_another_server_is_no_service(body: bytes) -> None:
         try:
             place = ("--url", f"http://127.0.0.1:{server.server_port}")
             result = shardsmith("ls", *place)
+            rows = shardsmith("rows", "x", *place)
             others = [
                 shardsmith(*command, *place)
                 for command in (["ls", "x"], ["publish", "x"], ["validate", "--dataset", "x"], ["doctor"])
@@ -359,7 +361,8 @@ def test_another_server_is_no_service(body: bytes) -> None:
         finally:
             server.shutdown()
             thread.join()
-    assert (result.exit_code, "no Shardsmith service" in result.stderr) == (7, True)
+    for found in (result, rows):
+        assert (found.exit_code, "no Shardsmith service" in found.stderr) == (7, True)
     assert [type(other.exception) for other in others] == [SystemExit] * 4
     assert named.exception is None or isinstance(named.exception, SystemExit)
 

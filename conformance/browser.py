@@ -1,6 +1,6 @@
 """The page in `examples/browser`, as a command: what a person chooses, types and presses, in Chromium.
 
-`python browser.py put DATASET FILE|- [MEDIA-TYPE [KEY]]` and so on, as the other examples have it.
+`python browser.py put DATASET FILE|- [MEDIA-TYPE [KEY [PARAMETERS]]]`, and so on as in the other examples.
 """
 
 from __future__ import annotations
@@ -71,13 +71,16 @@ def run(page: Page, verb: str, dataset: str, what: str = "", *more: str) -> str:
             page.fill("#typed", sys.stdin.read())
         else:
             page.set_input_files("#file", what)
-        for name, value in zip(("type", "key"), more, strict=False):
+        # Last the key: the page makes a new one when anything else changes.
+        for name, value in reversed([*zip(("type", "key", "append_parameters"), more, strict=False)]):
             page.fill(f"#{name}", value)
         return press(page, "put")
-    if verb == "publish":
+    if verb == "publish":  # with a key of its own
+        page.fill("#publish_parameters", "".join(more))
         return press(page, "publish")
     page.fill("#version", what)
     if verb == "rows":
+        page.fill("#split", more[0] if more else "train")
         page.fill("#most", str(10**9))
         press(page, "rows")
         return page.inner_text("pre")

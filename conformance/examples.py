@@ -110,17 +110,22 @@ def judge(language: Language, service: Service, folder: Path, seed: int) -> str:
                 assert not faults.without_digest, "a file without a digest"
             assert said.split() == [str(number), "rows"], f"{language.name} said {said!r} of {number} rows"
         refuse_bad_bodies(client, Client(language, service.url, folder), dataset, folder)
-        version = client.succeed("publish", dataset).strip()
+        # Parameters: the rows of another split, and how many shards.
+        other = folder / "other.ndjson"
+        write_rows(other, first, MORE)
+        client.succeed("put", dataset, other, "application/x-ndjson", "key-other", "split=test")
+        version = client.succeed("publish", dataset, "key-version", "num_shards=2").strip()
         assert client.succeed("wait", dataset, "latest").strip() == version == "1.0.0", version
-        check_rows(client.succeed("rows", dataset, "latest").splitlines(), first)
+        check_rows(client.succeed("rows", dataset, "latest").splitlines(), range(first))
+        check_rows(client.succeed("rows", dataset, "latest", "test").splitlines(), range(first, first + MORE))
         # In part there, and damaged; whole, and damaged.
         client.succeed("get", dataset, "latest", folder / "version")
-        [shard] = (folder / "version").glob("*.tfrecord-*")
+        shard = folder / "version" / f"{dataset}-train.tfrecord-00001-of-00002"
         shard.write_bytes(shard.read_bytes()[:-1] + b"?")
         client.succeed("get", dataset, version, folder / "version")
-    check_files(service, dataset, version, folder / "version", first)
+    check_files(service, dataset, version, folder / "version", first + MORE)
     came = f"{faults.came.total()} faults of {len(faults.came)} kinds"
-    return f"{first:,} rows of {i + 1} uploads once each, through {came}"
+    return f"{first + MORE:,} rows of {i + 2} uploads once each, through {came}"
 
 
 def sizes(faults: Faults) -> Iterator[int]:
@@ -148,9 +153,9 @@ def refuse_bad_bodies(client: Client, direct: Client, dataset: str, folder: Path
     assert "schema_conflict (422): " in ran.stderr, ran.stderr
 
 
-def check_rows(lines: list[str], number: int) -> None:
+def check_rows(lines: list[str], ids: range) -> None:
     found = sorted((row["id"], row["text"]) for row in map(json.loads, lines))
-    assert found == [(i, f"row {i} ä") for i in range(number)], f"{len(found)} rows were read, not {number}"
+    assert found == [(i, f"row {i} ä") for i in ids], f"{len(found)} rows were read, not {len(ids)}"
 
 
 def check_files(service: Service, dataset: str, version: str, folder: Path, number: int) -> None:

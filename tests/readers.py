@@ -33,11 +33,15 @@ _CRC32C = _table()
 _LONG_BYTES = 4096
 
 
-def masked_crc32c(data: bytes) -> int:
+def crc32c(data: bytes) -> int:
     crc, done = _sum_rows(data) if len(data) >= _LONG_BYTES else (0xFFFFFFFF, 0)
     for byte in data[done:]:
         crc = _CRC32C[(crc ^ byte) & 0xFF] ^ crc >> 8
-    crc ^= 0xFFFFFFFF
+    return crc ^ 0xFFFFFFFF
+
+
+def masked_crc32c(data: bytes) -> int:
+    crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 

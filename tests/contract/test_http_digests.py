@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from app.codecs.forms import RECORDS_CODECS, TENSOR_CODECS, FormName
-from app.codecs.messages.framing import RunningCrc
 from app.domain.limits import KIB, MIB
 from tests import records_forms, tensor_forms
 from tests.e2e.service import Service
+from tests.readers import crc32c
 from tests.served import problem_of, read_to_end
 
 ROWS = [{"x": number, "name": f"row {number}"} for number in range(5)]
@@ -254,12 +254,10 @@ def test_a_digest_may_come_behind_a_chunked_body(service: Service, client: httpx
     refused = append_with_trailers(service, announced, wrong, dataset)
     assert problem_of(refused)["code"] == "digest_mismatch"
     assert client.get(f"/v1/datasets/{dataset}").status_code == 404
-    crc = RunningCrc()
-    crc.extend(JSON)
     of_json = {
         "sha-256": hashlib.sha256(JSON).digest(),
         "sha-512": hashlib.sha512(JSON).digest(),
-        "crc32c": crc.value.to_bytes(4, "big"),
+        "crc32c": crc32c(JSON).to_bytes(4, "big"),
     }
     for algorithm, found in of_json.items():
         digest = base64.b64encode(found).decode()

@@ -6,6 +6,7 @@ import json
 from functools import cache
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 
 from app.codecs.columns import MAX_BATCH_ROWS
@@ -331,6 +332,24 @@ def test_blank_lines_are_let_go_of(blank: bytes) -> None:
     found = read("ndjson", body, limits=Limits(max_decoded_bytes=8 * MIB))
     assert isinstance(found, Rows)
     assert (found.rows, found.left) == ([{"a": 1}], 0)
+
+
+def test_a_long_line_is_copied_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copied whenever a piece of it arrived, it took the square of the time."""
+    taken = [0]
+    empty = np.empty
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        made = empty(*arguments, **options)
+        taken[0] += made.nbytes
+        return made
+
+    body = b'{"a":"' + b"x" * (16 * MIB) + b'"}\n{"a":"y"}\n'
+    monkeypatch.setattr(np, "empty", counted)
+    found = read("ndjson", body)
+    assert isinstance(found, Rows)
+    assert [len(row["a"]) for row in found.rows] == [16 * MIB, 1]
+    assert 2 * len(body) < taken[0] < 12 * len(body)
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])

@@ -9,7 +9,7 @@ ShardsmithError
 │   │   └── LossyConversion       the conversion would lose or alter values
 │   ├── UnknownForm               the input form is not known, or not accepted here
 │   │   └── UnknownEncoding       the body is encoded in a way that is not undone here
-│   ├── NotAcceptable             no output form matches what the client accepts
+│   ├── NotAcceptable             no output format matches what the client accepts
 │   └── LimitExceeded             larger, deeper or longer than allowed
 ├── Unauthenticated               the caller is not known
 │   └── InvalidToken              a token came that is not, or no longer, accepted
@@ -198,7 +198,7 @@ class UnknownEncoding(UnknownForm):
 
 
 class NotAcceptable(InputError):
-    """No output form matches what the client accepts."""
+    """No output format matches what the client accepts."""
 
     code = "not_acceptable"
 

@@ -29,7 +29,7 @@ _NO_STATEMENT: Final = frozenset({"", "application/x-www-form-urlencoded"})
 
 @dataclass(frozen=True)
 class Chosen(Generic[FormT]):
-    """An output form.
+    """An output format.
 
     Attributes:
         media_type: as the client will see it: what it asked for, where aliases exist.
@@ -66,7 +66,7 @@ def choose_input(
         return _by_short_name(forms, from_, "from")
     media_type = _content_type(headers)
     if JSON_LENGTH in headers and (media_type == _OCTETS or media_type in _NO_STATEMENT):
-        return _named(forms, "oip", "The binary form of the Open Inference Protocol")
+        return _named(forms, "oip", "The binary format of the Open Inference Protocol")
     if media_type == _OCTETS:
         if raw_declared:
             return _named(forms, "raw", "A raw tensor")
@@ -77,7 +77,7 @@ def choose_input(
     if media_type in _NO_STATEMENT:
         if default is not None:
             return default
-        raise _unsupported(forms, "A body without a Content-Type that names its form")
+        raise _unsupported(forms, "A body without a Content-Type that names its format")
     for form, media_types in forms.items():
         if media_type in media_types and form not in SHORT_NAME_ONLY:
             return form
@@ -147,7 +147,7 @@ def _unsupported(forms: Forms[FormT], what: str) -> UnknownForm:
     accepted = [media_type for form in forms for media_type in forms[form][:1] if form not in SHORT_NAME_ONLY]
     return UnknownForm(
         f"{what} is not accepted here. Send one of: {', '.join(dict.fromkeys(accepted))}; "
-        f"or name the form with ?from= ({', '.join(forms)}).",
+        f"or name the format with ?from= ({', '.join(forms)}).",
         extra={"accepted": list(dict.fromkeys(accepted))},
     )
 
@@ -188,7 +188,7 @@ def choose_output(
         served = list(dict.fromkeys(media_type for _, media_type in _candidates(forms, default, octets_are)))
         raise NotAcceptable(
             f"None of what Accept allows can be had here. Served: {', '.join(served)}; "
-            f"or name the form with ?to= ({', '.join(forms)}).",
+            f"or name the format with ?to= ({', '.join(forms)}).",
             extra={"served": served},
         )
     return best[1]

@@ -41,7 +41,7 @@ _BINARY: Final = {"type": "string", "format": "binary"}
 _DESCRIPTION: Final = """\
 Tensors in, TFRecord shards out, and back again, over plain HTTP.
 
-Decode by `Content-Type`, encode by `Accept`; `?from=` and `?to=` take the short names of the forms
+Decode by `Content-Type`, encode by `Accept`; `?from=` and `?to=` take the short names of the formats
 and beat both. Every error is `application/problem+json` (RFC 9457) with a stable `code`.
 
 Any body may have one `Content-Encoding`: `gzip`, `deflate` (the format of zlib) or `zstd` (a window of up to
@@ -133,7 +133,7 @@ _OPEN_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
         "description": "Rows in `data`, or files; a `label` is that of the files behind it.",
         "properties": {
             "schema": {"type": "string", "description": "The schema, in front of all other parts."},
-            "data": {**_BINARY, "description": "Rows in the form that its Content-Type names."},
+            "data": {**_BINARY, "description": "Rows in the format that its Content-Type names."},
             "label": {"type": "string"},
             "file": {"type": "array", "items": _BINARY},
         },
@@ -234,13 +234,13 @@ _OPEN_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
     },
 }
 _TAGS: Final = {
-    "tensors": "Tensors from any form to any other.",
+    "tensors": "Tensors from any format to any other.",
     "examples": "One row from or to one bare `tf.train.Example`.",
-    "records": "Rows from any form to any other.",
+    "records": "Rows from any format to any other.",
     "datasets": "Rows appended durably, and published.",
     "versions": "What was published: manifests, files and rows.",
     "care": "Versions deleted, leftovers collected, what is stored checked.",
-    "forms": "Which forms there are.",
+    "forms": "Which formats there are.",
     "inference": "Tensors converted by models of the Open Inference Protocol.",
     "health": "Probes.",
 }
@@ -288,7 +288,7 @@ def body_of(inputs: Forms[FormT], *, json: str = "", named: bool = True) -> dict
 
     Args:
         json: the schema of JSON among them: its name above.
-        named: `?from=` says which form it is.
+        named: `?from=` says which format it is.
     """
     of_oip = {"name": _OIP_LENGTH, "in": "header", **_HEADERS[_OIP_LENGTH]}
     return {
@@ -299,7 +299,7 @@ def body_of(inputs: Forms[FormT], *, json: str = "", named: bool = True) -> dict
         ],
         "requestBody": {
             "required": True,
-            "description": f"Forms: {', '.join(f'`{form}`' for form in inputs)}.",
+            "description": f"Formats: {', '.join(f'`{form}`' for form in inputs)}.",
             "content": _content(inputs, json),
         },
     }
@@ -321,7 +321,7 @@ def body_answer(
 
     Args:
         json: the type of a JSON answer, or the name of one of the schemas above.
-        named: `?to=` says which form it shall be.
+        named: `?to=` says which format it shall be.
         octets: `application/octet-stream` gets the default's bytes.
         headers: further ones.
     """
@@ -336,7 +336,7 @@ def body_answer(
         "Repr-Digest",
     ]
     answer = {
-        "description": f"Forms: {', '.join(f'`{form}`' for form in outputs)}; default `{default}`.",
+        "description": f"Formats: {', '.join(f'`{form}`' for form in outputs)}; default `{default}`.",
         "headers": _headers(*names),
         "content": _content(outputs, json, *first),
     }

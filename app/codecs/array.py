@@ -245,7 +245,7 @@ def check_single(count: int, form: str) -> None:
     """
     if count != 1:
         raise UnprocessableInput(
-            f"The form {form!r} holds exactly one tensor, and there are {count}. "
+            f"The format {form!r} holds exactly one tensor, and there are {count}. "
             f"Ask for 'tfrecord' or 'npz', which hold any number.",
             code="several_tensors" if count else "no_tensors",
         )

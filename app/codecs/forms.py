@@ -142,7 +142,7 @@ def refuse_to_write(form: FormName, other: FormName) -> Callable[..., Iterator[B
 
     def refuse(*_: object) -> Iterator[Buffer]:
         raise UnprocessableInput(
-            f"The form {form!r} is read, not written. Ask for {other!r}.", code="not_expressible"
+            f"The format {form!r} is read, not written. Ask for {other!r}.", code="not_expressible"
         )
 
     return refuse

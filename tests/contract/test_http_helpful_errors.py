@@ -54,13 +54,13 @@ MISTAKEN = {
         "/v1/tensors/parse?from=tfrecord",
         "",
         b"x\n1\n",
-        (400, "truncated", "name another form with its media type or ?from="),
+        (400, "truncated", "name another format with its media type or ?from="),
     ),
     "CSV by curl -d, which names no form": (
         "/v1/records/parse",
         "application/x-www-form-urlencoded",
         CSV,
-        (400, "corrupt_record", "Name another form with its media type or ?from="),
+        (400, "corrupt_record", "Name another format with its media type or ?from="),
     ),
     "tensors of CSV as TFRecord": (
         "/v1/tensors/parse?from=tfrecord",

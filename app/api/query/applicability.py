@@ -37,7 +37,7 @@ def refuse_inapplicable(
         f"{what} is {form}" for what, form in (("the body", read), ("the answer", written)) if form
     )
     raise MalformedInput(
-        f"?{name}={value} is for {forms}; here {here}. Leave it out, or choose another form.",
+        f"?{name}={value} is for {forms}; here {here}. Leave it out, or choose another format.",
         code="inapplicable_parameter",
         extra={"parameter": name},
     )

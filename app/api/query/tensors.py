@@ -25,7 +25,7 @@ class BodyOfTensorsQuery(NoQuery):
     dtype: Annotated[
         str | None,
         Field(
-            description="dtype of a raw or untyped JSON body; typed forms must agree, or see `lossy`. The "
+            description="dtype of a raw or untyped JSON body; typed formats must agree, or see `lossy`. The "
             "names of the Open Inference Protocol and common other ones are taken, too.",
             json_schema_extra={"enum": list[JsonValue](DTYPES)},
         ),

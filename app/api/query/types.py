@@ -10,8 +10,8 @@ from ...domain.compression import Compression
 from ...domain.schema import Message
 from ...transforms.apply import OnError
 
-From = Annotated[str | None, Field(alias="from", description="Form of the body; beats Content-Type.")]
-To = Annotated[str | None, Field(description="Form of the answer; beats Accept.")]
+From = Annotated[str | None, Field(alias="from", description="Format of the body; beats Content-Type.")]
+To = Annotated[str | None, Field(description="Format of the answer; beats Accept.")]
 DescribedTo = Annotated[
     str | None,
     Field(
@@ -163,7 +163,7 @@ TensorKind = Annotated[
     Field(
         description="What the components in the body are: `sparse` indices, values, dense_shape, or what "
         "`tf.io.serialize_sparse` gives; `ragged` values, then row_splits, outermost first. Without it "
-        "a form that says so itself is believed, and bytes are never guessed to be tensors."
+        "a format that says so itself is believed, and bytes are never guessed to be tensors."
     ),
 ]
 SparseAs = Annotated[

@@ -37,8 +37,8 @@ class FormsJson(TypedDict):
 @router.get(
     "/forms",
     operation_id="list_forms",
-    summary="Every form, in and out",
-    openapi_extra=json_response(200, "Every form.", FormsJson),
+    summary="Every format, in and out",
+    openapi_extra=json_response(200, "Every format.", FormsJson),
 )
 @router.head("/forms", include_in_schema=False)
 def forms() -> Handler:

@@ -1,4 +1,4 @@
-"""`/v1/records`: any records form -> any records form."""
+"""`/v1/records`: any records format -> any records format."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ RECORDS_OUT = {form: MEDIA_TYPES[form] for form, codec in RECORDS_CODECS.items()
 @router.post(
     "/serialize",
     operation_id="serialize_records",
-    summary="Any records form to TFRecord",
+    summary="Any records format to TFRecord",
     openapi_extra=conversion(
         RECORDS_IN, RECORDS_OUT, default="tfrecord", octets=True, headers=_SAID, json=("RowsBody", "Rows")
     ),
@@ -62,13 +62,13 @@ def serialize(query: RecordsParameters, headers: NegotiatingHeaders) -> Plan:
 @router.post(
     "/parse",
     operation_id="parse_records",
-    summary="TFRecord to any records form",
+    summary="TFRecord to any records format",
     openapi_extra=conversion(
         RECORDS_IN, RECORDS_OUT, default="ndjson", headers=_SAID, json=("RowsBody", "Rows")
     ),
 )
 def parse(query: RecordsParameters, headers: NegotiatingHeaders) -> Plan:
-    """A TFRecord file (or any other records form) as NDJSON (or any other records form)."""
+    """A TFRecord file (or any other records format) as NDJSON (or any other records format)."""
     chosen = choose_output(RECORDS_OUT, headers, to=query.to, default="ndjson")
     return _conversion(query, headers, "tfrecord", chosen)
 
@@ -76,7 +76,7 @@ def parse(query: RecordsParameters, headers: NegotiatingHeaders) -> Plan:
 @router.post(
     "/describe",
     operation_id="describe_records",
-    summary="Schema, counts and statistics of any records form",
+    summary="Schema, counts and statistics of any records format",
     openapi_extra=conversion(
         RECORDS_IN,
         DESCRIPTIONS,
@@ -86,7 +86,7 @@ def parse(query: RecordsParameters, headers: NegotiatingHeaders) -> Plan:
     ),
 )
 def describe(query: DescribeRecordsParameters, headers: NegotiatingHeaders) -> Plan:
-    """Schema, counts, and statistics of each feature; or the schema alone, in a form that others read."""
+    """Schema, counts, and statistics of each feature; or the schema alone, in a format that others read."""
     chosen = choose_output(DESCRIPTIONS, headers, to=query.to, default="json")
 
     def work(job: Job, body: ByteStream) -> Answer:

@@ -1,4 +1,4 @@
-"""`/v1/tensors`: any tensor form -> any tensor form."""
+"""`/v1/tensors`: any tensor format -> any tensor format."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OUT = {form: MEDIA_TYPES[form] for form, codec in TENSOR_CODECS.items() if code
 @router.post(
     "/serialize",
     operation_id="serialize_tensors",
-    summary="Any tensor form to TensorProto",
+    summary="Any tensor format to TensorProto",
     openapi_extra=conversion(
         _IN, _OUT, default="tensorproto", octets=True, json=("TensorsBody", "TensorsAnswer")
     ),
@@ -47,11 +47,11 @@ def serialize(query: TensorsParameters, headers: NegotiatingHeaders) -> Plan:
 @router.post(
     "/parse",
     operation_id="parse_tensors",
-    summary="TensorProto to any tensor form",
+    summary="TensorProto to any tensor format",
     openapi_extra=conversion(_IN, _OUT, default="json", json=("TensorsBody", "TensorsAnswer")),
 )
 def parse(query: TensorsParameters, headers: NegotiatingHeaders) -> Plan:
-    """A TensorProto (or any other tensor form) as JSON (or any other tensor form)."""
+    """A TensorProto (or any other tensor format) as JSON (or any other tensor format)."""
     chosen = choose_output(_OUT, headers, to=query.to, default="json", octets_are="raw")
     return _conversion(query, headers, "tensorproto", chosen)
 
@@ -59,7 +59,7 @@ def parse(query: TensorsParameters, headers: NegotiatingHeaders) -> Plan:
 @router.post(
     "/describe",
     operation_id="describe_tensors",
-    summary="Kind, dtype, shape and statistics of tensors in any form",
+    summary="Kind, dtype, shape and statistics of tensors in any format",
     openapi_extra={
         **body_of(_IN, json="TensorsBody"),
         **json_response(200, "One object a tensor, in input order.", list[TensorDescriptionJson]),

@@ -293,7 +293,7 @@ def get_statistics(dataset: str, version: str, query: StatisticsParameters) -> P
 )
 @router.head("/{version}/records", include_in_schema=False)
 def read_records(dataset: str, version: str, query: RowsParameters, headers: NegotiatingHeaders) -> Plan:
-    """Rows of a split in any records form: in order, or shuffled, batched and shared out for training.
+    """Rows of a split in any records format: in order, or shuffled, batched and shared out for training.
 
     `offset` and `length` count in the order of the version, before rows are shuffled or shared out; `start`
     and `stop` count in the order of the epoch, which is that of all workers. `mix` takes several splits in

@@ -291,7 +291,7 @@ def require_dense(schema: Schema) -> None:
         if feature.kind != "dense":
             raise UnprocessableInput(
                 f"Feature {feature.name!r} is {feature.kind}, and a file of a tar archive is one dense "
-                "value. Choose another form.",
+                "value. Choose another format.",
                 code="unsupported_kind",
                 feature=feature.name,
             )

@@ -78,7 +78,7 @@ def _holds_files(schema: Schema) -> bool:
 
 
 def _not_expressible(
-    feature: Feature, why: str, advice: str = "Rename it, or choose another form.", row: int | None = None
+    feature: Feature, why: str, advice: str = "Rename it, or choose another format.", row: int | None = None
 ) -> UnprocessableInput:
     return UnprocessableInput(
         f"Feature {feature.name!r} does not go into a tar archive: {why}. {advice}",
@@ -141,7 +141,7 @@ class _Rows:
         self._last_key = key
         if not cells:
             raise UnprocessableInput(
-                f"Row {self._row} has no value, and would have no file. Choose another output form.",
+                f"Row {self._row} has no value, and would have no file. Choose another output format.",
                 code="not_expressible",
                 row=self._row,
             )

@@ -432,5 +432,5 @@ def _pad(
 
 def _not_expressible(why: str) -> UnprocessableInput:
     return UnprocessableInput(
-        f"The array has no NPY form: {why}. Choose another output form.", code="not_expressible"
+        f"The array has no NPY format: {why}. Choose another output format.", code="not_expressible"
     )

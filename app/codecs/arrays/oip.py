@@ -218,7 +218,7 @@ def _read_head(
     json_bytes = options.json_bytes
     if json_bytes is None:
         raise MalformedInput(
-            "The form oip is JSON and then bytes, and the length of the JSON is not given. JSON alone "
+            "The format oip is JSON and then bytes, and the length of the JSON is not given. JSON alone "
             "goes as application/json.",
             code="missing_json_length",
         )
@@ -434,7 +434,7 @@ def check_dtype(name: str, dtype: DType) -> None:
     if dtype.oip is None:
         raise UnprocessableInput(
             f"{name[:64]!r} is {dtype}, for which the Open Inference Protocol has no datatype. Choose "
-            "another output form.",
+            "another output format.",
             code="not_expressible",
             feature=name,
         )

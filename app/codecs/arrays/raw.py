@@ -135,6 +135,6 @@ def _wrong_size(found: str, dtype: DType, shape: Shape | None) -> UnprocessableI
 def _check_raw_form(dtype: DType) -> None:
     if dtype.is_string:
         raise UnprocessableInput(
-            "Strings have no raw form, since their lengths differ. Use 'tensorproto' or 'json'.",
+            "Strings have no raw format, since their lengths differ. Use 'tensorproto' or 'json'.",
             code="no_raw_form",
         )

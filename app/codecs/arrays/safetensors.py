@@ -129,7 +129,7 @@ def write(arrays: Sequence[Array], _options: TensorEncodeOptions, budget: Budget
         check_dtype(name, array.dtype)
         if name == _METADATA:
             raise UnprocessableInput(
-                f"{_METADATA} is no name of a tensor in safetensors. Choose another output form.",
+                f"{_METADATA} is no name of a tensor in safetensors. Choose another output format.",
                 code="not_expressible",
                 feature=_METADATA,
             )
@@ -148,7 +148,7 @@ def check_dtype(name: str, dtype: DType) -> None:
     """
     if dtype.name not in _NAMES:
         raise UnprocessableInput(
-            f"{name[:64]!r} is {dtype}, which safetensors does not hold. Choose another output form.",
+            f"{name[:64]!r} is {dtype}, which safetensors does not hold. Choose another output format.",
             code="not_expressible",
             feature=name,
         )

@@ -160,7 +160,7 @@ def _require_one_shape(feature: Feature, label: str, advise: Callable[[], str]) 
         raise _not_expressible(
             feature,
             f"Feature {feature.name!r} is {feature.kind}, and an array in {label} is not.",
-            "Choose another output form: 'json', 'ndjson', 'arrow', 'parquet' or 'tfrecord'.",
+            "Choose another output format: 'json', 'ndjson', 'arrow', 'parquet' or 'tfrecord'.",
         )
     if _item(feature).num_unknown:
         raise _not_expressible(

@@ -255,7 +255,7 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
         if 0 in feature.shape:
             raise UnprocessableInput(
                 f"Feature {feature.name!r} has the shape {list(feature.shape)}, which Parquet does not hold. "
-                "Choose another output form.",
+                "Choose another output format.",
                 code="not_expressible",
                 feature=feature.name,
             )

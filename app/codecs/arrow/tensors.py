@@ -188,7 +188,7 @@ def _field(name: str, dtype: DType, shape: Shape) -> pa.Field[Any]:
     if size > _MAX_ELEMENTS:
         raise UnprocessableInput(
             f"Tensor {name[:64]!r} has {size} elements; a list of Arrow holds at most {_MAX_ELEMENTS}. "
-            "Choose another output form.",
+            "Choose another output format.",
             code="not_expressible",
             feature=name,
         )

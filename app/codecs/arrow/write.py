@@ -129,7 +129,7 @@ def _check(feature: Feature, column: Column, num_rows: int, first_row: int) -> N
         items = column.splits[0] if feature.kind == "sequence" else np.arange(len(column.shapes) + 1)
         raise UnprocessableInput(
             f"Feature {feature.name!r} has a dimension of {largest}; Arrow's tensors have dimensions of "
-            "32 bits. Choose another output form.",
+            "32 bits. Choose another output format.",
             code="not_expressible",
             row=first_row + column.find_row(items, item),
             feature=feature.name,

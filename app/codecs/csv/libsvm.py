@@ -129,7 +129,7 @@ def _find_roles(schema: Schema) -> dict[str, int]:
             raise UnprocessableInput(
                 f"LibSVM does not hold feature {feature.name!r}: a row is one number (the label), a number "
                 "called qid if any, and one sparse feature of numbers with one dimension. Declare these "
-                "alone, or choose another form.",
+                "alone, or choose another format.",
                 code="not_expressible",
                 feature=feature.name,
             )
@@ -137,7 +137,7 @@ def _find_roles(schema: Schema) -> dict[str, int]:
     if schema.message != "example" or not {_LABEL, _FEATURES} <= roles.keys():
         raise UnprocessableInput(
             "A row of LibSVM is a label and one sparse feature of one dimension, and the schema does not "
-            "have both. Declare them, or choose another form.",
+            "have both. Declare them, or choose another format.",
             code="not_expressible",
         )
     return roles
@@ -407,7 +407,7 @@ def _require_present(feature: Feature, column: Column, role: str, first_row: int
         return
     row = first_row + int(np.argmin(column.present))
     raise UnprocessableInput(
-        f"Row {row} lacks feature {feature.name!r}, and no line of LibSVM says so. Choose another form.",
+        f"Row {row} lacks feature {feature.name!r}, and no line of LibSVM says so. Choose another format.",
         code="not_expressible",
         row=row,
         feature=feature.name,

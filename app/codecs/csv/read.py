@@ -63,7 +63,7 @@ def _is_field(feature: Feature) -> bool:
     return feature.is_scalar and feature.dtype.kind != "complex"
 
 
-def require_scalars(schema: Schema, advise: Callable[[], str] = lambda: "Choose another form.") -> None:
+def require_scalars(schema: Schema, advise: Callable[[], str] = lambda: "Choose another format.") -> None:
     """Refuse what a line of CSV does not hold.
 
     Args:
@@ -74,7 +74,7 @@ def require_scalars(schema: Schema, advise: Callable[[], str] = lambda: "Choose 
     """
     if schema.message != "example":
         raise UnprocessableInput(
-            "SequenceExamples do not go into CSV, whose fields are single values. Choose another form.",
+            "SequenceExamples do not go into CSV, whose fields are single values. Choose another format.",
             code="not_expressible",
         )
     for feature in schema:

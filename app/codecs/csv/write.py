@@ -122,7 +122,7 @@ def _locate_error(error: ItemError, feature: Feature, row: int) -> InputError:
     if error.code != "not_expressible":
         return cell_error(error, feature.name, row)
     return UnprocessableInput(
-        f"Feature {feature.name!r}, row {row}: {error.detail} Choose another output form.",
+        f"Feature {feature.name!r}, row {row}: {error.detail} Choose another output format.",
         code="not_expressible",
         row=row,
         feature=feature.name,

@@ -110,7 +110,7 @@ def _image_shape(array: Array, form: Written) -> tuple[int, int, int]:
         raise UnprocessableInput(
             f"A tensor of {array.dtype} and shape {list(shape)[:16]} is no {form}, which is uint8 of shape "
             f"[height, width] or [height, width, channels], of {counts} or {channels[-1]} channels and at "
-            f"most {MAX_PIXELS} pixels. Convert it, or choose another form.",
+            f"most {MAX_PIXELS} pixels. Convert it, or choose another format.",
             code="not_expressible",
             feature=array.name,
         )

@@ -337,7 +337,7 @@ def cut_record(record: int, offset: int, missing: int, *, in_header: bool = Fals
     help_ = "Send the whole file."
     if in_header and offset == 0:
         what = f"This is no TFRecord file, or one that is cut short: {missing} more bytes expected."
-        help_ = "Send the whole file, or name another form with its media type or from=."
+        help_ = "Send the whole file, or name another format with its media type or from=."
     return MalformedInput(
         f"{what} {help_}",
         code="truncated",
@@ -362,7 +362,7 @@ def corrupt_record(record: int, offset: int, part: Literal["length", "payload"])
     if part == "length" and offset == 0:
         what = (
             "This is no TFRecord file, or its beginning is damaged: the first 12 bytes are not a length and "
-            "its checksum. Name another form with its media type or from=."
+            "its checksum. Name another format with its media type or from=."
         )
     return MalformedInput(
         what,

@@ -61,6 +61,6 @@ def require_present(names: Container[str], schema: Schema, what: str) -> None:
 def without_features(form: str) -> UnprocessableInput:
     """The error for rows without any feature, whose number a form made of columns would lose."""
     return UnprocessableInput(
-        f"Rows without any feature do not go into {form}. Choose another output form.",
+        f"Rows without any feature do not go into {form}. Choose another output format.",
         code="not_expressible",
     )

@@ -19,7 +19,7 @@ _MAX_CHARACTERS: Final = 4000
 
 
 #: The advice if no schema would help.
-OTHER_FORM: Final = "Choose another output form."
+OTHER_FORM: Final = "Choose another output format."
 
 
 def suggest_schema(records: Records, fits: Callable[[Schema], bool]) -> str:
@@ -41,7 +41,7 @@ def suggest_schema(records: Records, fits: Callable[[Schema], bool]) -> str:
     lengths = "the lengths" if len(text) > _MAX_CHARACTERS else f"the schema {text}, with the lengths"
     return (
         f"Declare {lengths} that the first {batch.num_rows} rows have; of TFRecord, infer=all finds them. "
-        "Choose another output form if later rows differ."
+        "Choose another output format if later rows differ."
     )
 
 

@@ -168,8 +168,8 @@ def _parse_serialized(array: Array, budget: Budget) -> SparseTensor:
 
 def _refuse_kind(form: str, kind: str) -> UnprocessableInput:
     return UnprocessableInput(
-        f"The form {form!r} holds one dense tensor, not a {kind} one. Use 'json', 'tfrecord' or a form of "
-        "several named tensors such as 'npz'.",
+        f"The format {form!r} holds one dense tensor, not a {kind} one. Use 'json', 'tfrecord' or a format "
+        "of several named tensors such as 'npz'.",
         code="unsupported_kind",
     )
 

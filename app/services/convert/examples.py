@@ -50,7 +50,7 @@ def convert_row(
     workspace: Workspace,
     transform: Callable[[Records], Records] = lambda row: row,
 ) -> tuple[bytes, tuple[str, ...]]:
-    """The one row of `source` in another form, and the features that are left out, as of `Records`.
+    """The one row of `source` in another format, and the features that are left out, as of `Records`.
 
     `encode.rounded` has the features that were rounded.
 
@@ -59,7 +59,7 @@ def convert_row(
         transform: what is done to the row in between.
 
     Raises:
-        InputError: not one row of that form, or one that the output form does not hold.
+        InputError: not one row of that form, or one that the output format does not hold.
         StorageFull: there is no room to spool it.
     """
     body = whole_body(source, workspace)

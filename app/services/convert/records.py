@@ -156,7 +156,7 @@ def encode_records(
         batch_files: as a tar archive with a file of that form for each batch.
 
     Raises:
-        InputError: the schema or a row does not go into the output form; rows raise as they are drawn.
+        InputError: the schema or a row does not go into the output format; rows raise as they are drawn.
     """
     encode = RECORDS_CODECS[form].encode
     if batch_files:

@@ -31,7 +31,7 @@ class TensorConversion:
     """What a client asked for.
 
     Attributes:
-        output_chosen: the client named the output form; otherwise several tensors, or the parts of a
+        output_chosen: the client named the output format; otherwise several tensors, or the parts of a
             ragged one, which a bare TensorProto cannot hold, leave as a TFRecord of TensorProtos.
     """
 
@@ -116,7 +116,7 @@ def convert_tensors(
 
     Raises:
         StorageFull: the form has to be whole, and there is no room to spool it.
-        InputError: what was sent cannot be read, or does not go into the output form. Of elements that
+        InputError: what was sent cannot be read, or does not go into the output format. Of elements that
             leave as they arrive, this may show as the bytes of the answer are drawn.
     """
     codec, budget = TENSOR_CODECS[conversion.input_form], workspace.budget

@@ -549,7 +549,7 @@ def test_rows_that_are_no_arrays(form: FormName, feature: Any, rows: list[Any], 
     )
     error = refused(write(form, made), "not_expressible", "f", row)
     assert FORM_NAMES[form] in error.detail
-    assert "Choose another output form" in error.detail
+    assert "Choose another output format" in error.detail
 
 
 @pytest.mark.parametrize(

@@ -234,7 +234,7 @@ def _rows_of(value: Items) -> Items | None:
 
 def _ambiguous(what: str) -> AmbiguousInput:
     return AmbiguousInput(
-        f"This body is {what}, which no form of records is. Send rows as [{{...}}, ...] or "
+        f"This body is {what}, which no format of records is. Send rows as [{{...}}, ...] or "
         '{"instances": [{...}, ...]}, columns as {"columns": {"name": [...], ...}} or {"inputs": {...}}, '
         'or Open Inference {"inputs": [{"name", "datatype", "shape", "data"}, ...]}.'
     )

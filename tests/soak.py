@@ -108,7 +108,8 @@ def ask(service: Service, load: Load) -> int:
         try:
             for _ in answer.iter_raw():
                 pass
-        except httpx.RemoteProtocolError:
+        # The second where the service closes while some of the body has not been read: a reset.
+        except (httpx.RemoteProtocolError, httpx.ReadError):
             return BROKEN_OFF
         return answer.status_code
 

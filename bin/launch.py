@@ -1,4 +1,4 @@
-"""Makes or refreshes `.venv` where needed, then becomes the command: `launch.py serve|test [arguments]`.
+"""Makes or refreshes `.venv` where needed, then becomes the command: `launch.py serve|test|lint [arguments]`.
 
 The standard library alone, since it runs before anything is installed. A stamp in `.venv` says for
 which locks and project tables it was completed; it is removed before an installation begins, so that
@@ -39,6 +39,7 @@ LOCKS = {
 }
 SERVE = [str(VENV / "bin" / "shardsmith"), "serve"]
 PYTEST = [str(VENV_PYTHON), "-m", "pytest"]
+LINT = [str(VENV_PYTHON), str(ROOT / "bin" / "lint.py")]
 #: What a person waits for.
 QUICK = "--share=quick"
 #: Installed first, from the lock like all else: what packages without a wheel are built with, and the
@@ -212,6 +213,8 @@ def purpose_and_line(command: str, arguments: list[str]) -> tuple[str, list[str]
     """
     if command == "serve":
         return "serve", [*SERVE, *arguments]
+    if command == "lint":
+        return "all", [*LINT, *arguments]
     further = [argument for argument in arguments if argument not in ("--all", "--rest")]
     if "--rest" in arguments:
         return "all", [*PYTEST, "--share=rest", *further]

@@ -18,7 +18,7 @@ import tensorflow as tf
 from app.client.feed import Feed
 from benchmarks.measure import Peer, Session, main
 from benchmarks.version_rows import NAME, WIDTH, Version, published
-from tests.e2e.service import ready
+from tests.support.service import ready
 
 ROWS = 1_000_000
 BUFFER = 10_000

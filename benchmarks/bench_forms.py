@@ -33,7 +33,7 @@ from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from app.runtime.streams import Buffer, MemoryFile, MemoryStream
-from tests.arrow_rows import arrow_schema, batches_from_arrow
+from tests.support.arrow_rows import arrow_schema, batches_from_arrow
 
 ROWS = 200_000
 WIDTH = 20

@@ -1,8 +1,9 @@
 """How long does a probe wait while requests run that ask for very much with few bytes?
 
-A real server process, a client in a process of its own that sends one body of tests/hostile_requests.py over
-and over, and meanwhile `GET /livez`, on connections of their own. This is time by the clock, over all cores,
-which server, client and probes share. The target is 100 ms for 99 of 100 probes, of each body.
+A real server process, a client in a process of its own that sends one body of
+tests/corpora/hostile_requests.py over and over, and meanwhile `GET /livez`, on connections of their own.
+This is time by the clock, over all cores, which server, client and probes share. The target is 100 ms for
+99 of 100 probes, of each body.
 Run: python -m benchmarks.bench_hostile [--size SECONDS]
 """
 
@@ -18,7 +19,7 @@ from urllib.parse import urlsplit
 from benchmarks.bench_appends import server
 from benchmarks.measure import Answer, Session, main, memory_folder
 from benchmarks.open_loop import Outcome, probed, quantile
-from tests.hostile_requests import HOSTILE
+from tests.corpora.hostile_requests import HOSTILE
 
 #: How long each body is sent again and again; at least once.
 SECONDS = 3

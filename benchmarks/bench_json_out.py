@@ -32,7 +32,7 @@ from app.domain.dtypes import FLOAT32
 from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from app.runtime.streams import Buffer, MemoryStream
-from tests.arrow_rows import arrow_schema, batches_from_arrow
+from tests.support.arrow_rows import arrow_schema, batches_from_arrow
 
 NUM_VALUES = 1_000_000
 NUM_BATCHES = 24

@@ -32,7 +32,7 @@ from benchmarks.bench_appends import server
 from benchmarks.bench_stream_tensor import drain
 from benchmarks.measure import Answer, Session, main, memory_folder
 from benchmarks.open_loop import Outcome, probed, quantile
-from tests.arrow_rows import arrow_schema, batches_from_arrow
+from tests.support.arrow_rows import arrow_schema, batches_from_arrow
 
 CLIENTS = 4
 #: Of a body that streams; of one that is held as a whole, with what it decodes to.

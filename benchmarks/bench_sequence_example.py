@@ -32,7 +32,7 @@ from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
-from tests.arrow_rows import arrow_schema, batches_from_arrow, column_type
+from tests.support.arrow_rows import arrow_schema, batches_from_arrow, column_type
 
 ROWS = 1024
 PEER_ROWS = 256

@@ -37,9 +37,9 @@ from app.domain.limits import KIB, MIB
 from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from benchmarks.measure import Answer, Session, main, processor_s
-from tests.arrow_rows import arrow_schema, batches_from_arrow
-from tests.e2e.service import Service, start
-from tests.servers.running import BUCKET, RunningStore, ceph_rgw
+from tests.support.arrow_rows import arrow_schema, batches_from_arrow
+from tests.support.object_stores.running import BUCKET, RunningStore, ceph_rgw
+from tests.support.service import Service, start
 
 SIZE_MIB = 2048
 ROUNDS = 3

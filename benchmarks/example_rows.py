@@ -15,7 +15,7 @@ from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from app.runtime.streams import Buffer, MemoryStream
-from tests.arrow_rows import arrow_schema, batches_from_arrow
+from tests.support.arrow_rows import arrow_schema, batches_from_arrow
 
 COLUMNS, LISTS = "tf.train.Example from columns", "tf.train.Example from Python lists"
 PARSE, VALUES, ALONE = "parse_example", "FromString with its values", "FromString alone"

@@ -19,7 +19,7 @@ import httpx
 
 from app.domain.limits import MIB
 from tests.deploy.image import Image, built, memory_limit, running
-from tests.e2e.service import SSL_CONTEXT
+from tests.support.service import SSL_CONTEXT
 
 WORKERS = (1, 2)
 IDLE_AFTER_S = 10

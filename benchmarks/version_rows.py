@@ -28,7 +28,7 @@ from app.services.datasets.datasets import Datasets
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import open_store
 from benchmarks.measure import memory_folder
-from tests.arrow_rows import arrow_schema
+from tests.support.arrow_rows import arrow_schema
 
 __all__ = ["NAME", "WIDTH", "Version", "published"]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.bench_appends import server
 from benchmarks.bench_small_requests import FLOATS, PATH, ROW, requests_a_second
 from benchmarks.measure import Session, main, memory_folder, processor_s
-from tests.e2e.service import free_port
+from tests.support.service import free_port
 
 SECONDS = 1.0
 ROUNDS = 9

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import httpx
 
-from tests.e2e.service import Service, start
+from tests.support.service import Service, start
 
 from .languages import BUILD, LANGUAGES, PYTHON, Language
 from .proxy import LIES, Faults, faulty

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from tests.e2e.service import start
+from tests.support.service import start
 
 from .examples import run_examples, run_large
 from .languages import DOCUMENT

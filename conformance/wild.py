@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import httpx
 
-from tests.e2e.service import start
+from tests.support.service import start
 
 HERE: Final = Path(__file__).parent
 LIST: Final = HERE / "wild.txt"

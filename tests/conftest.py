@@ -13,8 +13,8 @@ from typing import Any, Final
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.servers import running
-from tests.servers.running import MissingTool, RunningStore
+from tests.support.object_stores import running
+from tests.support.object_stores.running import MissingTool, RunningStore
 
 # No test is decided by how fast a machine is. All else is as hypothesis chose, which looks for CI.
 settings.register_profile(

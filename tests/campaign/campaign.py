@@ -38,7 +38,7 @@ from tests.campaign.script import (
 )
 from tests.campaign.tensorflow_reader import check_with_tensorflow
 from tests.campaign.workload import AppendSpec, Dataset
-from tests.e2e.service import ROOT
+from tests.support.service import ROOT
 
 __all__ = ["S3", "Proxy", "Report", "run_campaign"]
 

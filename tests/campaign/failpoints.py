@@ -16,7 +16,7 @@ from app.runtime.streams import Buffer
 from app.storage.create_once import PROBE_PREFIX
 from app.storage.object_store import ObjectInfo, ObjectStore
 from tests.campaign.steps import Moment, step_of
-from tests.stores import FaultStore, Operation
+from tests.support.faulty_store import FaultStore, Operation
 
 __all__ = ["Failpoint", "FailpointStore", "Failpoints"]
 

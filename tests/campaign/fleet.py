@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 from tests.campaign.failpoints import Failpoint
-from tests.e2e.service import ROOT, free_port
+from tests.support.service import ROOT, free_port
 
 __all__ = ["Fleet", "Replica"]
 

@@ -26,8 +26,8 @@ from typing import Any
 from unittest import mock
 
 from tests.campaign.parquet_rows import ROW_BYTES, read_shards, write_source
-from tests.processes import descendants
-from tests.waiting import wait_for
+from tests.support.child_processes import descendants
+from tests.support.waiting import wait_for
 
 __all__ = ["Cluster", "Report", "run"]
 

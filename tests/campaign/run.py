@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.campaign.campaign import S3, Report, run_campaign
-from tests.servers.running import ceph_rgw
+from tests.support.object_stores.running import ceph_rgw
 
 __all__: list[str] = []
 

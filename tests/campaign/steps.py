@@ -3,7 +3,7 @@
 import re
 from typing import Final, Literal
 
-from tests.stores import Operation
+from tests.support.faulty_store import Operation
 
 __all__ = ["COLLECTOR_STEPS", "STEPS", "Moment", "step_of"]
 

@@ -13,7 +13,7 @@ import pytest
 from tests.campaign.campaign import Proxy
 from tests.campaign.fault_rules import Fault, Rule
 from tests.campaign.fleet import Replica
-from tests.servers.running import RunningStore
+from tests.support.object_stores.running import RunningStore
 
 pytestmark = pytest.mark.campaign
 

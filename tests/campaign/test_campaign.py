@@ -7,7 +7,7 @@ import pytest
 
 from tests.campaign.campaign import S3, run_campaign
 from tests.campaign.script import datasets_of, script
-from tests.servers.running import RunningStore
+from tests.support.object_stores.running import RunningStore
 
 
 def campaign(folder: Path, seed: int, appends: int, s3: S3 | None) -> None:

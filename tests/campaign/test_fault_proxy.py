@@ -12,7 +12,7 @@ import pytest
 
 from tests.campaign.fault_proxy import FaultProxy
 from tests.campaign.fault_rules import Fault, Rule, Rules
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 
 class Upstream(ThreadingHTTPServer):

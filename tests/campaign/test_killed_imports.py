@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from app.local import open_local
-from tests.waiting import PATIENCE_S, wait_for
+from tests.support.waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.campaign
 

@@ -14,7 +14,7 @@ from tests.campaign.journal import Fate, Journal, PublishedAt
 from tests.campaign.oracle import Oracle
 from tests.campaign.raw_store import Folder
 from tests.campaign.workload import FORMS, SCHEMA, AppendSpec, Dataset, body_of
-from tests.seals import changed
+from tests.support.checksummed_json import changed
 
 LAST = 99
 

@@ -5,7 +5,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-from tests.readers import masked_crc32c
+from tests.support.shard_readers import masked_crc32c
 
 __all__ = ["inflate", "read_rows"]
 

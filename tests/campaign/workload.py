@@ -11,7 +11,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from tests.frames import frame
+from tests.support.tfrecord_frames import frame
 
 __all__ = ["FORMS", "SCHEMA", "AppendSpec", "Dataset", "Row", "append_spec", "body_of", "rows_of"]
 

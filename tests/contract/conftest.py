@@ -13,7 +13,7 @@ import pytest
 
 from tests.contract.declared import check_answer
 from tests.deploy.image import IMAGE, built, memory_limit, running
-from tests.e2e.service import SSL_CONTEXT, Service, ready
+from tests.support.service import SSL_CONTEXT, Service, ready
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import pytest
 
 from app.logs import JsonFormatter
 from tests.contract.tokens import as_, guarded
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 ROWS = b'[{"x": 1}]'
 JSON = {"Content-Type": "application/json"}

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.contract.tokens import as_, guarded
+from tests.support.waiting import wait_for
 from tests.unit.api.auth.issuers import AUDIENCE, CONFIGURATION, Issuer, issuing, private_key
-from tests.waiting import wait_for
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,9 @@
 """Bodies that must not be believed, rows 1-34 of the catalogue of faults, over a real connection.
 
-The corpus is tests/faults.py, and tests/hostile_bodies.py with lies that the catalogue does not spell out.
-Each body goes to every route that takes such, and is answered by a problem that names the place; /livez
-answers meanwhile, and memory stays within what one request may hold. Further cases of each row, and
-mutations of good bytes, are tested in tests/unit/codecs:
+The corpus is tests/corpora/faults.py, and tests/corpora/hostile_bodies.py with lies that the catalogue does
+not spell out. Each body goes to every route that takes such, and is answered by a problem that names the
+place; /livez answers meanwhile, and memory stays within what one request may hold. Further cases of each
+row, and mutations of good bytes, are tested in tests/unit/codecs:
 
 | row   | here                 | there                                                                     |
 |-------|----------------------|---------------------------------------------------------------------------|
@@ -31,9 +31,9 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.e2e.service import Service, ready
-from tests.faults import FAULTS, MIB, Fault
-from tests.hostile_bodies import LIES
+from tests.corpora.faults import FAULTS, MIB, Fault
+from tests.corpora.hostile_bodies import LIES
+from tests.support.service import Service, ready
 
 #: What one request may hold in the service of these tests, and what the process may grow by beside it.
 HELD = 64 * MIB

@@ -11,14 +11,14 @@ import pytest
 
 TESTS: Final = Path(__file__).resolve().parents[1]
 CODECS: Final = "unit/codecs"
-ARRAYS: Final = f"{CODECS}/test_array_tensors.py"
-FRAMING: Final = f"{CODECS}/test_tfrecord.py"
+ARRAYS: Final = f"{CODECS}/arrays/test_array_tensors.py"
+FRAMING: Final = f"{CODECS}/messages/test_tfrecord.py"
 INFLATE: Final = "unit/api/execution/test_decoded_bodies.py"
 ENCODED: Final = "contract/test_http_content_encoding.py"
-PROTO: Final = f"{CODECS}/test_tensor_messages.py"
-JSON: Final = f"{CODECS}/test_json_text.py"
-CONVERT: Final = f"{CODECS}/test_json_rows.py"
-ARROW: Final = f"{CODECS}/test_arrow.py"
+PROTO: Final = f"{CODECS}/messages/test_tensor_messages.py"
+JSON: Final = f"{CODECS}/json/test_json_text.py"
+CONVERT: Final = f"{CODECS}/json/test_json_rows.py"
+ARROW: Final = f"{CODECS}/arrow/test_arrow.py"
 FAULTS: Final = "contract/test_faults.py"
 CONNECTIONS: Final = "contract/test_http_connections.py"
 AUTH: Final = "contract/test_auth.py"
@@ -83,7 +83,7 @@ ROWS: Final = {
     21: [f"{PROTO}::test_messages_that_are_refused"],
     22: [
         f"{PROTO}::test_messages_that_are_refused",
-        f"{CODECS}/test_messages_wire.py::test_malformed_messages_are_named_with_row_and_offset",
+        f"{CODECS}/messages/test_messages_wire.py::test_malformed_messages_are_named_with_row_and_offset",
     ],
     23: [
         f"{FRAMING}::test_a_length_with_a_valid_checksum_is_not_believed",
@@ -92,7 +92,7 @@ ROWS: Final = {
     24: [f"{FRAMING}::test_every_flipped_bit_is_found_with_its_record_and_offset"],
     25: [f"{FRAMING}::test_a_cut_inside_a_record_is_refused"],
     26: [
-        f"{CODECS}/test_json_tensors_in.py::test_nonfinite_values_as_asked_for",
+        f"{CODECS}/json/test_json_tensors_in.py::test_nonfinite_values_as_asked_for",
         f"{CONVERT}::test_a_body_is_read_or_refused",
     ],
     27: [
@@ -111,7 +111,7 @@ ROWS: Final = {
         f"{JSON}::test_pairs_of_surrogates_escaped_backslashes_and_nuls_are_text",
     ],
     31: [
-        f"{CODECS}/test_json_rows.py::test_a_body_is_read_or_refused",
+        f"{CODECS}/json/test_json_rows.py::test_a_body_is_read_or_refused",
     ],
     32: [
         f"{ARROW}::test_bytes_that_are_not_read",
@@ -121,11 +121,11 @@ ROWS: Final = {
         f"{ARROW}::test_compressed_buffers_are_charged_before_they_are_inflated",
         f"{ARROW}::test_streams_and_files",
         f"{ARROW}::test_more_rows_than_bytes_can_stand_for",
-        f"{CODECS}/test_parquet.py::test_what_takes_more_than_the_budget",
+        f"{CODECS}/arrow/test_parquet.py::test_what_takes_more_than_the_budget",
     ],
     34: [
         f"{FAULTS}::test_an_image_is_a_tensor_and_no_rows",
-        "unit/test_isolation.py::test_no_request_reaches_tensorflow_or_a_decoder_of_images",
+        "repository/test_isolation.py::test_no_request_reaches_tensorflow_or_a_decoder_of_images",
     ],
     38: [  # Content-Disposition
         f"{AUTH}::test_the_content_disposition_of_a_download_is_a_plain_name",

@@ -97,7 +97,7 @@ ROWS: Final = {
         f"{BAD_STORE}::test_every_request_is_answered_in_time_while_the_store_hangs",
         f"{GROUP}::test_a_group_that_no_thread_took_up_in_time_is_refused",
         "unit/api/execution/test_runner.py::test_a_request_that_waited_too_long_is_refused_and_does_nothing",
-        "unit/services/test_threads.py::test_every_way_through_the_store_does_with_one_thread",
+        "unit/services/datasets/test_threads.py::test_every_way_through_the_store_does_with_one_thread",
     ],
     66: [  # wrong bytes, parts of them, errors that say 200
         f"{BAD_STORE}::test_wrong_bytes_are_neither_read_nor_published",

@@ -14,8 +14,8 @@ from app.settings import Settings
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import ObstoreStore, open_store
 from openapi.recorded import serving
-from tests.stores import FaultStore, Killed, Operation, When, keys
-from tests.waiting import wait_for
+from tests.support.faulty_store import FaultStore, Killed, Operation, When, keys
+from tests.support.waiting import wait_for
 
 URL = "/v1/datasets/d"
 VERSION = f"{URL}/versions/1.0.0"

@@ -1,7 +1,7 @@
 """Every cell of the table of forms in docs/http.md: what it claims is converted, all else is refused by name.
 
 The cells come from the registry, which the table is written from; a form that is added there and not in
-`tests/tensor_forms.py` or `tests/records_forms.py` fails here.
+`tests/support/tensor_formats.py` or `tests/support/row_formats.py` fails here.
 """
 
 import json
@@ -13,7 +13,7 @@ import pytest
 
 from app.codecs.forms import RECORDS_CODECS, TENSOR_CODECS
 from app.services.convert.examples import ROW_FORMS
-from tests import records_forms, tensor_forms
+from tests.support import row_formats, tensor_formats
 
 #: Why a kind does not go into or come out of a form.
 NOT_HELD = {"unsupported_kind", "several_tensors", "missing_component", "not_expressible"}
@@ -36,11 +36,11 @@ def cells(codecs: Any, all_kinds: Any) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("source", "target", "kind", "claimed"),
-    cells(TENSOR_CODECS, tensor_forms.TENSORS),
+    cells(TENSOR_CODECS, tensor_formats.TENSORS),
 )
 def test_tensors(client: httpx.Client, source: str, target: str, kind: str, claimed: bool) -> None:
-    parts = tensor_forms.sample(kind, source, target)
-    request = tensor_forms.written(source, parts)
+    parts = tensor_formats.sample(kind, source, target)
+    request = tensor_formats.written(source, parts)
     declared = {} if kind == "dense" else {"kind": kind}
     params = {"from": source, "to": target, **declared, **request.pop("params", {})}
     answers = [
@@ -51,18 +51,18 @@ def test_tensors(client: httpx.Client, source: str, target: str, kind: str, clai
         assert_refused(answers[0])
         return
     assert answers[0].status_code == 200, answers[0].text
-    found = tensor_forms.read(target, kind, answers[0])
+    found = tensor_formats.read(target, kind, answers[0])
     for (name, array), (wanted_name, wanted) in zip(found, parts, strict=True):
         assert (name, array.dtype, array.tolist()) == (wanted_name, wanted.dtype, wanted.tolist())
 
 
 @pytest.mark.parametrize(
     ("source", "target", "kind", "claimed"),
-    cells(RECORDS_CODECS, records_forms.ROWS),
+    cells(RECORDS_CODECS, row_formats.ROWS),
 )
 def test_records(client: httpx.Client, source: str, target: str, kind: str, claimed: bool) -> None:
-    features, rows = records_forms.sample(kind, source, target)
-    request = records_forms.written(source, kind, rows)
+    features, rows = row_formats.sample(kind, source, target)
+    request = row_formats.written(source, kind, rows)
     declared = {"schema": json.dumps({"features": features})}
     params = {"from": source, "to": target, **declared, **request.pop("params", {})}
     answers = [
@@ -74,19 +74,17 @@ def test_records(client: httpx.Client, source: str, target: str, kind: str, clai
         return
     assert answers[0].status_code == 200, answers[0].text
     assert answers[0].headers["record-count"] == str(len(rows))
-    assert records_forms.read(target, kind, answers[0]) == rows
+    assert row_formats.read(target, kind, answers[0]) == rows
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "kind"), list(product(ROW_FORMS, ROW_FORMS, records_forms.ROWS))
-)
+@pytest.mark.parametrize(("source", "target", "kind"), list(product(ROW_FORMS, ROW_FORMS, row_formats.ROWS)))
 def test_examples(client: httpx.Client, source: str, target: str, kind: str) -> None:
-    features, (row, _) = records_forms.sample(kind)
-    (message,) = records_forms.messages(kind, [row])
+    features, (row, _) = row_formats.sample(kind)
+    (message,) = row_formats.messages(kind, [row])
     bodies = {
-        "json": json.dumps(records_forms.envelope(kind, row)).encode(),
+        "json": json.dumps(row_formats.envelope(kind, row)).encode(),
         "example": message,
-        "b64": tensor_forms.b64_of([message]),
+        "b64": tensor_formats.b64_of([message]),
     }
     assert bodies.keys() == ROW_FORMS.keys()
     params = {"from": source, "to": target, "schema": json.dumps({"features": features})}
@@ -94,10 +92,10 @@ def test_examples(client: httpx.Client, source: str, target: str, kind: str) -> 
         answer = client.post(f"/v1/examples/{verb}", params=params, content=bodies[source])
         assert answer.status_code == 200, answer.text
         if target == "json":
-            found = [records_forms.opened(kind, answer.json())]
+            found = [row_formats.opened(kind, answer.json())]
         else:
-            messages = [answer.content] if target == "example" else tensor_forms.messages_of(answer.json())
-            found = records_forms.rows_of_messages(kind, messages)
+            messages = [answer.content] if target == "example" else tensor_formats.messages_of(answer.json())
+            found = row_formats.rows_of_messages(kind, messages)
         assert found == [row]
 
 

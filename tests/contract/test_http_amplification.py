@@ -13,11 +13,11 @@ from app.api.execution import exchange
 from app.main import create_app_with
 from app.runtime.spool import Spool
 from app.settings import Settings
-from tests.e2e.service import Service, ready
-from tests.footprint import measured
-from tests.hostile_requests import HOSTILE, MIB, Hostile, delimited, filled
-from tests.served import read_to_end, served
-from tests.waiting import wait_for
+from tests.corpora.hostile_requests import HOSTILE, MIB, Hostile, delimited, filled
+from tests.support.asgi_server import read_to_end, served
+from tests.support.request_footprint import measured
+from tests.support.service import Service, ready
+from tests.support.waiting import wait_for
 
 ALLOWANCE, RATIO = 64 * MIB, 1100
 SPOOL = 256 * MIB

@@ -8,7 +8,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.archives import files_of, npy_of, tar_of, zip_of
+from tests.support.archives import files_of, npy_of, tar_of, zip_of
 
 SERIALIZE = "/v1/records/serialize"
 PARSE = "/v1/records/parse"

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.service import Service
-from tests.frames import frame
+from tests.support.service import Service
+from tests.support.tfrecord_frames import frame
 
 
 @pytest.fixture

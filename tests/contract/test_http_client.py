@@ -29,7 +29,7 @@ from openapi.recorded import serving
 from tests.campaign.fault_proxy import FaultProxy
 from tests.campaign.fault_rules import Fault, Rule, Rules
 from tests.contract.test_following import SteppedStore
-from tests.e2e.service import SSL_CONTEXT, Service
+from tests.support.service import SSL_CONTEXT, Service
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.e2e.service import Service
-from tests.waiting import wait_for
+from tests.support.service import Service
+from tests.support.waiting import wait_for
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 LINE = json.dumps({"x": [0.5] * 20, "n": 1, "text": "abcdefgh" * 4}).encode() + b"\n"

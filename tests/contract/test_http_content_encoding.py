@@ -23,9 +23,9 @@ from app.domain.limits import KIB, MIB
 from app.main import create_app_with
 from app.settings import Settings
 from openapi.recorded import serving
-from tests import records_forms, tensor_forms
-from tests.e2e.service import Service, needs_curl, ready
-from tests.zstandard import zstd
+from tests.support import row_formats, tensor_formats
+from tests.support.service import Service, needs_curl, ready
+from tests.support.zstandard import zstd
 
 ENCODE: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,
@@ -81,7 +81,7 @@ def raw(client: httpx.Client, method: str, path: str, **request: Any) -> tuple[h
 
 @pytest.mark.parametrize("form", TENSOR_CODECS)
 def test_tensors_in_every_form_may_be_encoded(client: httpx.Client, form: str) -> None:
-    request = tensor_forms.written(form, tensor_forms.sample("dense", form))
+    request = tensor_formats.written(form, tensor_formats.sample("dense", form))
     params = {"from": form, "to": "tensorproto", **request.pop("params", {})}
     plain = client.post("/v1/tensors/serialize", params=params, **request)
     assert plain.status_code == 200, plain.text
@@ -98,8 +98,8 @@ def test_tensors_in_every_form_may_be_encoded(client: httpx.Client, form: str) -
 @pytest.mark.parametrize("form", RECORDS_CODECS)
 def test_records_in_every_form_may_be_encoded(client: httpx.Client, form: FormName) -> None:
     kind = RECORDS_CODECS[form].kinds_in[0]
-    features, rows = records_forms.sample(kind, form)
-    request = records_forms.written(form, kind, rows)
+    features, rows = row_formats.sample(kind, form)
+    request = row_formats.written(form, kind, rows)
     params = {
         "from": form,
         "to": "tfrecord",
@@ -144,7 +144,7 @@ def test_routes_that_describe_repair_and_create_take_encoded_bodies(client: http
         assert described.json()["num_records"] == len(ROWS)
         described = sent(client, "/v1/tensors/describe", encode(b"[1, 2]"), coding, params={"from": "json"})
         assert described.json()[0]["num_elements"] == 2
-        frames = tensor_forms.framed(b"a", b"b")
+        frames = tensor_formats.framed(b"a", b"b")
         repaired = client.post(
             "/v1/records/repair", content=encode(frames), headers={"Content-Encoding": coding}
         )
@@ -160,7 +160,7 @@ def test_routes_that_describe_repair_and_create_take_encoded_bodies(client: http
 
 
 def test_broken_transport_is_no_broken_file(client: httpx.Client) -> None:
-    frames = tensor_forms.framed(*records_forms.messages("dense", records_forms.ROWS["dense"]))
+    frames = tensor_formats.framed(*row_formats.messages("dense", row_formats.ROWS["dense"]))
     body = gzip.compress(gzip.compress(frames))
     for path in ("/v1/records/repair", "/v1/records/parse?damaged=skip"):
         whole = client.post(path, content=body, headers={"Content-Encoding": "gzip"})
@@ -170,7 +170,7 @@ def test_broken_transport_is_no_broken_file(client: httpx.Client) -> None:
 
 
 def test_compression_of_the_file_is_beside_that_of_the_transport(client: httpx.Client) -> None:
-    frames = tensor_forms.framed(*records_forms.messages("dense", records_forms.ROWS["dense"]))
+    frames = tensor_formats.framed(*row_formats.messages("dense", row_formats.ROWS["dense"]))
     plain = client.post("/v1/records/parse", content=frames).content
     for file in (gzip.compress(frames), zlib.compress(frames)):
         for coding in CODINGS:

@@ -15,10 +15,10 @@ import pytest
 
 from app.codecs.forms import RECORDS_CODECS, TENSOR_CODECS, FormName
 from app.domain.limits import KIB, MIB
-from tests import records_forms, tensor_forms
-from tests.e2e.service import Service
-from tests.readers import crc32c
-from tests.served import problem_of, read_to_end
+from tests.support import row_formats, tensor_formats
+from tests.support.asgi_server import problem_of, read_to_end
+from tests.support.service import Service
+from tests.support.shard_readers import crc32c
 
 ROWS = [{"x": number, "name": f"row {number}"} for number in range(5)]
 JSON = json.dumps(ROWS).encode()
@@ -111,8 +111,8 @@ def test_no_form_of_records_stores_what_is_not_what_was_sent(
     client: httpx.Client, form: FormName, way: Callable[[bytes], Any]
 ) -> None:
     kind = RECORDS_CODECS[form].kinds_in[0]
-    features, rows = records_forms.sample(kind, form)
-    request = records_forms.written(form, kind, rows)
+    features, rows = row_formats.sample(kind, form)
+    request = row_formats.written(form, kind, rows)
     body = request.pop("content")
     headers = {**request.pop("headers", {}), "Content-Digest": sha256(body)}
     params = {"from": form, "schema": json.dumps({"features": features}), **request.pop("params", {})}
@@ -135,7 +135,7 @@ def test_no_form_of_records_stores_what_is_not_what_was_sent(
 def test_no_form_of_tensors_is_converted_if_it_is_not_what_was_sent(
     client: httpx.Client, form: str, way: Callable[[bytes], Any]
 ) -> None:
-    request = tensor_forms.written(form, tensor_forms.sample("dense", form))
+    request = tensor_formats.written(form, tensor_formats.sample("dense", form))
     body = request.pop("content")
     headers = {**request.pop("headers", {}), "Content-Digest": sha256(body)}
     params = {"from": form, "to": "tensorproto", **request.pop("params", {})}
@@ -156,7 +156,7 @@ def test_no_form_of_tensors_is_converted_if_it_is_not_what_was_sent(
         ("POST", "/v1/records/describe", JSON),
         ("POST", "/v1/tensors/describe", b"[1, 2]"),
         ("POST", "/v1/examples/serialize", HELLO),
-        ("POST", "/v1/records/repair", tensor_forms.framed(b"a")),
+        ("POST", "/v1/records/repair", tensor_formats.framed(b"a")),
     ],
 )
 def test_every_route_with_a_body_looks(

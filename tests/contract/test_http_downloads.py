@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.service import Service
+from tests.support.service import Service
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,9 @@ from app.settings import Settings
 from app.storage.obstore_store import open_store
 from openapi.recorded import serving
 from tests.contract.tokens import TOKENS, as_, token_file
-from tests.e2e.service import Service, ready
-from tests.stores import FaultStore, Operation, When
-from tests.waiting import wait_for
+from tests.support.faulty_store import FaultStore, Operation, When
+from tests.support.service import Service, ready
+from tests.support.waiting import wait_for
 
 MIB = 1 << 20
 STREAMS = 32

@@ -23,7 +23,7 @@ from app.client.connection import Patience
 from app.client.errors import FeedError
 from app.client.feed import Feed
 from app.client.transport import BlockingTransport
-from tests.e2e.service import Service
+from tests.support.service import Service
 
 ROWS = 2000
 

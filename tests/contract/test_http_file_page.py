@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 import safetensors.numpy
 
-from tests.frames import frame
-from tests.images import encode
+from tests.support.images import encode
+from tests.support.tfrecord_frames import frame
 
 NDJSON = b'{"id": 1, "name": "ann"}\n{"id": 2, "name": "bob"}\n'
 ROWS = pa.table({"id": [1, 2], "name": ["ann", "bob"]})

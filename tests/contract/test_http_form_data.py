@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.archives import File, form_of, part_of
+from tests.support.archives import File, form_of, part_of
 
 SERIALIZE = "/v1/records/serialize"
 FORM = {"Content-Type": "multipart/form-data; boundary=b"}

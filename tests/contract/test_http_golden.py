@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.golden.entries import FILES, INDEX
-from tests.tensor_forms import LENGTH
+from tests.support.tensor_formats import LENGTH
 
 Entry = dict[str, Any]
 

@@ -8,8 +8,8 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from tests.images import animated, cmyk_jpeg, decode, encode, pixels, png_of
-from tests.tensor_forms import Parts, read
+from tests.support.images import animated, cmyk_jpeg, decode, encode, pixels, png_of
+from tests.support.tensor_formats import Parts, read
 
 SERIALIZE = "/v1/tensors/serialize"
 PARSE = "/v1/tensors/parse"

@@ -12,7 +12,7 @@ import pytest
 from app.main import create_app_with
 from app.settings import Settings
 from openapi.recorded import serving
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture(scope="module")

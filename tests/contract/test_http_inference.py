@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.tensor_forms import LENGTH, framed
+from tests.support.tensor_formats import LENGTH, framed
 
 INFER = "/v2/models/serialize_tensor/infer"
 PARSE = "/v2/models/parse_tensor/infer"

@@ -18,9 +18,9 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.e2e.service import Service, ready
-from tests.served import read_to_end
-from tests.waiting import wait_for
+from tests.support.asgi_server import read_to_end
+from tests.support.service import Service, ready
+from tests.support.waiting import wait_for
 
 NDJSON = b"Content-Type: application/x-ndjson\r\n"
 LINE = json.dumps({"x": [0.5] * 20, "n": 1, "text": "abcdefgh" * 4}).encode() + b"\n"

@@ -17,7 +17,7 @@ from app.storage.obstore_store import open_store
 from openapi.recorded import serving
 from tests.contract.test_following import SteppedStore, planned
 from tests.contract.tokens import TOKENS, as_, guarded, token_file
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 HTML = {"Accept": "text/html"}
 EVENTS = {"Accept": "text/event-stream"}

@@ -13,7 +13,7 @@ from app.main import create_app_with
 from app.runtime.memory import MemoryPool
 from app.settings import Settings
 from openapi.recorded import serving
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 URL = "/v1/datasets/d"
 #: A pool in which one publication has room.

@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.frames import frame
+from tests.support.tfrecord_frames import frame
 
 SERIALIZE = "/v1/records/serialize"
 PARSE = "/v1/records/parse"

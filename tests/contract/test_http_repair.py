@@ -6,7 +6,7 @@ import uuid
 import httpx
 import pytest
 
-from tests.tensor_forms import framed
+from tests.support.tensor_formats import framed
 
 # Example {"x": [n]} as Int64List.
 RECORDS = [framed(bytes.fromhex(f"0a0c0a0a0a0178120 51a030a01{n:02x}".replace(" ", ""))) for n in range(5)]

@@ -15,8 +15,8 @@ from app.services.datasets import version_statistics
 from app.settings import Settings
 from app.storage.obstore_store import open_store
 from openapi.recorded import serving
-from tests.stores import FaultStore, Operation, When
-from tests.waiting import wait_for
+from tests.support.faulty_store import FaultStore, Operation, When
+from tests.support.waiting import wait_for
 
 URL = "/v1/datasets/d"
 STATISTICS = f"{URL}/versions/1.0.0/statistics"

@@ -24,7 +24,7 @@ from app.domain.dtypes import FLOAT32
 from app.domain.limits import MIB
 from app.runtime.budget import Budget
 from tests.contract.test_http_connections import connect, dechunk, read_to_end
-from tests.e2e.service import Service
+from tests.support.service import Service
 
 SIZE_MIB = int(os.environ.get("SHARDSMITH_TEST_STREAM_MIB", "48"))
 #: Two windows, what the sockets and the allocator hold, and one more connection.

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.zstandard import zstd
+from tests.support.zstandard import zstd
 
 ROWS = 6000
 

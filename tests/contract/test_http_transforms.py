@@ -20,7 +20,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from tests.e2e.service import Service
+from tests.support.service import Service
 
 Json = dict[str, Any]
 Steps = list[Json]

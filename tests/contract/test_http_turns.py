@@ -24,7 +24,7 @@ from app.settings import Settings
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import open_store
 from openapi.recorded import serving
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 MIB = 1 << 20
 URL = "/v1/datasets/d"

@@ -14,7 +14,7 @@ from app.main import create_app_with
 from app.settings import Settings
 from app.storage.obstore_store import open_store
 from openapi.recorded import serving
-from tests.stores import keys
+from tests.support.faulty_store import keys
 
 ROWS: dict[str, list[dict[str, Any]]] = {
     "train": [{"x": [number, 0.5], "name": "a" * number} for number in range(9)],

@@ -13,9 +13,9 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.e2e.service import Service, ready
-from tests.served import read_to_end
-from tests.waiting import wait_for
+from tests.support.asgi_server import read_to_end
+from tests.support.service import Service, ready
+from tests.support.waiting import wait_for
 
 MIB = 1 << 20
 BODY_MIB = 192

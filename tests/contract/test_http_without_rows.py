@@ -12,9 +12,9 @@ import pytest
 import safetensors.numpy
 
 from app.codecs.forms import RECORDS_CODECS
-from tests import records_forms
-from tests.archives import tar_of, zip_of
-from tests.tensor_forms import npz_of, oip_of
+from tests.support import row_formats
+from tests.support.archives import tar_of, zip_of
+from tests.support.tensor_formats import npz_of, oip_of
 
 _SCHEMA = pa.schema({"n": pa.int64()})
 _NONE = {"n": np.zeros(0, "<i8")}
@@ -117,12 +117,12 @@ def test_an_append_stores_none_of_them(
     assert (answer.status_code, answer.json()["code"]) == (422, "no_records")
     assert client.get(dataset).status_code == 404
     kind = RECORDS_CODECS[form].kinds_in[0]  # type: ignore[index]  # the names of the table
-    features, rows = records_forms.sample(kind, form)
+    features, rows = row_formats.sample(kind, form)
     schema = {"params": {"from": form, "schema": json.dumps({"features": features})}}
     assert (
         client.post(f"{dataset}/records", **{**request_of(form, body), **schema}).json()["num_records"] == 0
     )
-    written = records_forms.written(form, kind, rows)
+    written = row_formats.written(form, kind, rows)
     stored = client.post(f"{dataset}/records", **written, params={"from": form})
     assert stored.status_code == 201, stored.text
     assert client.post(f"{dataset}/versions").json()["splits"]["train"]["num_records"] == len(rows)

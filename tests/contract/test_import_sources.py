@@ -19,9 +19,9 @@ from app.services.datasets.imports.request import ImportRequest
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import ObstoreStore, open_store
 from app.storage.sources import open_source
-from tests.arrow_rows import as_arrow
-from tests.rows import Client
-from tests.servers.running import RunningStore, make_bucket
+from tests.support.arrow_rows import as_arrow
+from tests.support.dataset_rows import Client
+from tests.support.object_stores.running import RunningStore, make_bucket
 
 pytestmark = pytest.mark.stores
 

@@ -14,9 +14,9 @@ from app.main import create_app_with
 from app.settings import Settings
 from app.storage.obstore_store import open_store
 from openapi.recorded import serving
-from tests.rows import Client
-from tests.stores import FaultStore, Operation, When
-from tests.waiting import wait_for
+from tests.support.dataset_rows import Client
+from tests.support.faulty_store import FaultStore, Operation, When
+from tests.support.waiting import wait_for
 
 ROWS = [{"x": 1}, {"x": 2}]
 URL = "/v1/datasets/d"

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from tests.contract.declared import operations
-from tests.e2e.service import Service
+from tests.support.service import Service
 
 pytestmark = pytest.mark.exhaustive
 SEED: Final = 20261121

@@ -18,7 +18,7 @@ from app.api.execution.lanes import Lane
 from app.api.execution.runner import Runner
 from app.main import create_app_with
 from app.settings import Settings
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 Request = tuple[str, Mapping[str, str], bytes]
 

@@ -11,7 +11,7 @@ from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import open_store
 from app.storage.probe import probe_store
 from app.storage.remote import Timeouts
-from tests.servers.running import RunningStore
+from tests.support.object_stores.running import RunningStore
 
 CANARY = "Y2FuYXJ5LVp4OQ=="  # Base64, as Azure's keys are
 QUICK = Timeouts(max_retries=1, first_wait_s=0.01)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.service import ready
 from tests.stored.make import ROWS, SEQUENCES, Client
+from tests.support.service import ready
 
 STORED = Path(__file__).parents[1] / "stored"
 RELEASES = sorted(path.parent for path in STORED.glob("*/expected.json"))

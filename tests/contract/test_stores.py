@@ -26,7 +26,7 @@ from app.storage import obstore_store, unfinished_uploads
 from app.storage.object_store import AlreadyExists, ObjectNotFound
 from app.storage.obstore_store import ObstoreStore, open_store
 from app.storage.probe import probe_store
-from tests.servers.running import BUCKET, RunningStore
+from tests.support.object_stores.running import BUCKET, RunningStore
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 A_DAY = timedelta(days=1)

@@ -10,7 +10,7 @@ import pytest
 from tests.contract.declared import check_answer
 from tests.deploy.image import IMAGE, Image, built, memory_limit, running
 from tests.deploy.manifests import CHECKERS, HELM, KUBECTL
-from tests.e2e.service import Service
+from tests.support.service import Service
 
 
 @pytest.fixture(scope="session")

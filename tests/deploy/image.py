@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.control_groups import ControlGroup, limited_to
 from tests.deploy.manifests import base_pod
-from tests.e2e.service import Service, free_port, start
+from tests.support.control_groups import ControlGroup, limited_to
+from tests.support.service import Service, free_port, start
 
 #: Names the folder that docker/build-without-engine.sh has filled.
 IMAGE = "SHARDSMITH_TEST_IMAGE"

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from tests.e2e.service import Service
+from tests.support.service import Service
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ import httpx
 
 from tests.deploy.kubelet import Kubelet
 from tests.deploy.manifests import base_pod, base_settings
-from tests.e2e.service import READY_WITHIN_S, RUN, Service, free_port, start
-from tests.waiting import wait_for
+from tests.support.service import READY_WITHIN_S, RUN, Service, free_port, start
+from tests.support.waiting import wait_for
 
 REPLICAS = 3
 #: Half of them keep their connection, half open one for each request; half of each use the ingress.

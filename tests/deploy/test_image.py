@@ -16,7 +16,7 @@ from tests.contract.test_form_table import test_examples as test_examples_in_eve
 from tests.contract.test_form_table import test_records as test_records_in_every_form  # noqa: F401  # client
 from tests.contract.test_form_table import test_tensors as test_tensors_in_every_form  # noqa: F401  # of here
 from tests.deploy.image import Image
-from tests.e2e.service import Service, free_port, ready
+from tests.support.service import Service, free_port, ready
 
 pytestmark = pytest.mark.tools
 

@@ -22,9 +22,9 @@ import yaml
 
 from app.domain.limits import KIB, MIB
 from tests.deploy.manifests import CHART, ROOT
-from tests.e2e.service import Service, free_port, ready
-from tests.servers.running import RunningStore
-from tests.waiting import wait_for
+from tests.support.object_stores.running import RunningStore
+from tests.support.service import Service, free_port, ready
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.tools, pytest.mark.usefixtures("prometheus_tools")]
 

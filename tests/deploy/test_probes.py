@@ -20,8 +20,8 @@ import pytest
 
 from tests.deploy.kubelet import Kubelet, Probe, Result
 from tests.deploy.manifests import base_pod
-from tests.e2e.service import Service, ready
-from tests.waiting import wait_for
+from tests.support.service import Service, ready
+from tests.support.waiting import wait_for
 
 #: Liveness is asked so many times while the largest conversions run: three times what ends a container.
 PROBES = 18

@@ -21,7 +21,7 @@ from PIL import Image
 
 from app.errors import InputError
 from app.transforms.images.processes import ImageProcesses
-from tests.transforms import transform
+from tests.support.transforms import transform
 
 Array = npt.NDArray[Any]
 Step = dict[str, Any]

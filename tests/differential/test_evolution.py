@@ -13,8 +13,8 @@ from app.runtime.budget import Budget
 from app.services.datasets.objects.incarnation import DatasetOptions
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import open_store
-from tests.arrow_rows import as_arrow
-from tests.rows import Client
+from tests.support.arrow_rows import as_arrow
+from tests.support.dataset_rows import Client
 from tests.unit.services.datasets.append.test_request import append
 
 # What TensorFlow and TFDS warn of while they are imported is theirs.

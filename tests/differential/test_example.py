@@ -27,8 +27,8 @@ from app.runtime.spool import Spool
 from app.runtime.streams import MemoryStream
 from app.runtime.workspace import Workspace
 from app.services.convert.examples import convert_row
-from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
-from tests.feature_values import (
+from tests.support.arrow_rows import arrow_schema, as_arrow, from_arrow
+from tests.support.feature_values import (
     UNKNOWN_FIELDS,
     WIRE_FEATURES,
     cell_of,
@@ -37,9 +37,9 @@ from tests.feature_values import (
     mutations,
     values,
 )
-from tests.frames import frame, payloads
-from tests.tensorflow_features import tensorflow_feature
-from tests.unit.codecs.seam import decode, encode
+from tests.support.format_cases import decode, encode
+from tests.support.tensorflow_features import tensorflow_feature
+from tests.support.tfrecord_frames import frame, payloads
 
 _SETTINGS = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 

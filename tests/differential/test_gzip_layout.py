@@ -20,8 +20,8 @@ import tensorflow as tf
 
 from app.domain.compression import Compression
 from app.services.datasets.publish.shards.seal import seal
-from tests.frames import frame
-from tests.readers import inflate
+from tests.support.shard_readers import inflate
+from tests.support.tfrecord_frames import frame
 
 #: TensorFlow's buffer: `input_buffer_size` in tsl/lib/io/zlib_compression_options.h.
 BUFFER: Final = 262_144

@@ -12,8 +12,8 @@ import tensorflow as tf
 from app.codecs.forms import FormName
 from app.domain.dtypes import DTYPES
 from app.transforms.images.processes import ImageProcesses
-from tests.images import encode, pixels, wide_png
-from tests.unit.codecs.seam import serialize, tensors_of
+from tests.support.format_cases import serialize, tensors_of
+from tests.support.images import encode, pixels, wide_png
 
 PHOTOGRAPHS = sorted((Path(sklearn.__file__).parent / "datasets" / "images").glob("*.jpg"))
 

@@ -18,8 +18,8 @@ from PIL.PngImagePlugin import PngInfo
 from app.errors import UnprocessableInput
 from app.transforms.images.processes import ImageProcesses
 from app.transforms.images.resize import fitted_size, resize
-from tests.images import png_of
-from tests.transforms import transform
+from tests.support.images import png_of
+from tests.support.transforms import transform
 
 Array = npt.NDArray[Any]
 METHODS = ("bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic")

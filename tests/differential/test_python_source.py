@@ -13,7 +13,7 @@ from app.codecs.schemas.python_source import serialize_python
 from app.domain.dtypes import DTYPES
 from app.domain.feature import Feature
 from app.domain.schema import Schema
-from tests.unit.codecs.seam import decode, encode
+from tests.support.format_cases import decode, encode
 
 tf = importlib.import_module("tensorflow")
 

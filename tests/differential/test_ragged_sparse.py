@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 
 from app.domain.feature import Feature
 from app.domain.schema import Schema
-from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
-from tests.feature_values import Table, tables_of
-from tests.frames import payloads
-from tests.tensorflow_features import message_of
-from tests.unit.codecs.seam import decode, encode
+from tests.support.arrow_rows import arrow_schema, as_arrow, from_arrow
+from tests.support.feature_values import Table, tables_of
+from tests.support.format_cases import decode, encode
+from tests.support.tensorflow_features import message_of
+from tests.support.tfrecord_frames import payloads
 
 _SETTINGS = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 _TABLES = tables_of("dense", "ragged", "sparse")

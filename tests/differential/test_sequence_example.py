@@ -21,11 +21,11 @@ from app.runtime.spool import Spool
 from app.runtime.streams import MemoryStream
 from app.runtime.workspace import Workspace
 from app.services.convert.examples import convert_row
-from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
-from tests.feature_values import UNKNOWN_FIELDS, WIRE_FEATURES, Table, field, mutations, tables_of
-from tests.frames import frame, payloads
-from tests.tensorflow_features import message_of
-from tests.unit.codecs.seam import decode, encode
+from tests.support.arrow_rows import arrow_schema, as_arrow, from_arrow
+from tests.support.feature_values import UNKNOWN_FIELDS, WIRE_FEATURES, Table, field, mutations, tables_of
+from tests.support.format_cases import decode, encode
+from tests.support.tensorflow_features import message_of
+from tests.support.tfrecord_frames import frame, payloads
 
 _SETTINGS = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 _TABLES = tables_of("dense", "ragged", "sparse", "sequence", "sequence", message="sequence_example")

@@ -16,9 +16,9 @@ from app.domain.manifest import Manifest
 from app.domain.sharding.permutation import Permutation
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import open_store
-from tests import plans
-from tests.readers import TENSORFLOWS, read_by_index, read_split
-from tests.rows import PADDED, Client
+from tests.support import publish_plans
+from tests.support.dataset_rows import PADDED, Client
+from tests.support.shard_readers import TENSORFLOWS, read_by_index, read_split
 
 # What TensorFlow and TFDS warn of while they are imported is theirs.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -39,7 +39,7 @@ def publish(client: Client, compression: Compression, *, shuffle: bool, copies: 
     client.append(range(COUNT - 3, COUNT), pad=5000)
     if base is None:
         return client.publish(options)
-    return plans.publish(client.datasets, plans.copying(base), options=options)
+    return publish_plans.publish(client.datasets, publish_plans.copying(base), options=options)
 
 
 def expected_order(*, shuffle: bool) -> list[int]:

@@ -16,8 +16,8 @@ from app.codecs.columns import Strings
 from app.codecs.forms import FormName
 from app.domain.dtypes import DTYPES, INT64, STRING, DType
 from app.errors import InputError
-from tests.elements import element_bytes, numpy_values
-from tests.unit.codecs.seam import serialize, tensors_of
+from tests.support.format_cases import serialize, tensors_of
+from tests.support.random_elements import element_bytes, numpy_values
 
 tf = importlib.import_module("tensorflow")
 

@@ -16,8 +16,8 @@ from app.domain.dtypes import DTYPES, STRING, DType, dtype_from_tf_enum
 from app.domain.limits import Limits
 from app.errors import InputError, UnprocessableInput
 from app.runtime.budget import Budget
-from tests.elements import element_bytes, numpy_values
-from tests.unit.codecs.seam import serialize, tensors_of
+from tests.support.format_cases import serialize, tensors_of
+from tests.support.random_elements import element_bytes, numpy_values
 
 tf = importlib.import_module("tensorflow")
 from tensorflow.core.framework import tensor_pb2, tensor_shape_pb2  # noqa: E402 (TensorFlow itself comes first)

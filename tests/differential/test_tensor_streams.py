@@ -16,7 +16,7 @@ from app.runtime.budget import Budget
 from app.runtime.spool import Spool
 from app.runtime.workspace import Workspace
 from app.services.convert.tensors import TensorConversion, convert_tensors
-from tests.bodies import stream_of
+from tests.support.bodies import stream_of
 
 tf = importlib.import_module("tensorflow")
 

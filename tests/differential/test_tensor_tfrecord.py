@@ -11,8 +11,8 @@ from app.codecs.array import Array
 from app.codecs.columns import Strings
 from app.domain.compression import Compression
 from app.domain.dtypes import DTYPES
-from tests.elements import numpy_values
-from tests.unit.codecs.seam import serialize, tensors_of
+from tests.support.format_cases import serialize, tensors_of
+from tests.support.random_elements import numpy_values
 
 tf = importlib.import_module("tensorflow")
 

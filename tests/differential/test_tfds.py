@@ -28,10 +28,10 @@ from app.services.datasets.datasets import Datasets
 from app.services.datasets.objects.incarnation import DatasetOptions
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import open_store
-from tests.archives import form_of, tar_of, zip_of
-from tests.images import encode, pixels
-from tests.rows import store_rows
-from tests.unit.codecs.seam import decode
+from tests.support.archives import form_of, tar_of, zip_of
+from tests.support.dataset_rows import store_rows
+from tests.support.format_cases import decode
+from tests.support.images import encode, pixels
 
 # What TensorFlow and TFDS warn of while they are imported is theirs.
 pytestmark = pytest.mark.filterwarnings("default")

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from app.domain.compression import Compression
 from app.domain.schema import Schema
 from app.errors import InputError
-from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
-from tests.unit.codecs.seam import decode, encode
+from tests.support.arrow_rows import arrow_schema, as_arrow, from_arrow
+from tests.support.format_cases import decode, encode
 
 _TENSORFLOWS: dict[Compression, str] = {"none": "", "gzip": "GZIP", "zlib": "ZLIB"}
 COMPRESSIONS: list[Compression] = list(_TENSORFLOWS)

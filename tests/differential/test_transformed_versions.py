@@ -17,7 +17,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from tests.e2e.service import Service, ready
+from tests.support.service import Service, ready
 
 # What TensorFlow and TFDS warn of while they are imported is theirs.
 pytestmark = pytest.mark.filterwarnings("default")

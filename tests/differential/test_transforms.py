@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from app.transforms.images.processes import ImageProcesses
-from tests.transforms import transform
+from tests.support.transforms import transform
 
 Array = npt.NDArray[Any]
 REALS = ("uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "float16", "float32", "float64")

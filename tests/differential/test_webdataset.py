@@ -12,8 +12,8 @@ import webdataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.archives import File, tar_of
-from tests.unit.codecs.seam import Rows, alike, encode, read, records, schema_of
+from tests.support.archives import File, tar_of
+from tests.support.format_cases import Rows, alike, encode, read, records, schema_of
 
 # WebDataset leaves the files that it reads to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(

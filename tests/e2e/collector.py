@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 
 @dataclass(frozen=True)

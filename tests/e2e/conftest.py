@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.service import Service, ready
+from tests.support.service import Service, ready
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.e2e.service import READY_WITHIN_S, ROOT, Service
+from tests.support.service import READY_WITHIN_S, ROOT, Service
 
 #: Where the service of the pages listens.
 PRINTED_URL: Final = "http://127.0.0.1:8000"

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.e2e.service import SSL_CONTEXT
-from tests.waiting import wait_for
+from tests.support.service import SSL_CONTEXT
+from tests.support.waiting import wait_for
 
 #: A sample without its labels' braces: `name{a=x,b=y}`, labels sorted.
 Samples = Mapping[str, float]

@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.service import Service, ready
-from tests.served import read_to_end
-from tests.waiting import wait_for
+from tests.support.asgi_server import read_to_end
+from tests.support.service import Service, ready
+from tests.support.waiting import wait_for
 
 ROWS = b'[{"x": 1}]'
 JSON = {"Content-Type": "application/json"}

@@ -12,8 +12,8 @@ import pytest
 
 from app.settings import Settings
 from tests.contract.tokens import as_, token_file
-from tests.e2e.service import ROOT, RUN, Service, free_port, ready, started
-from tests.waiting import wait_for
+from tests.support.service import ROOT, RUN, Service, free_port, ready, started
+from tests.support.waiting import wait_for
 
 READ = {"scopes": ["read"]}
 

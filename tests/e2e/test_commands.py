@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.tools
 

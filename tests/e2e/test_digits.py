@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.service import Service, needs_curl
+from tests.support.service import Service, needs_curl
 
 pytestmark = pytest.mark.tensorflow
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.service import ROOT
+from tests.support.service import ROOT
 
 pytestmark = pytest.mark.tools
 

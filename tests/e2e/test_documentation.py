@@ -14,8 +14,8 @@ import pytest
 from app.settings import Settings
 from tests.deploy.manifests import HELM, KUBECTL
 from tests.e2e.documentation import PAGES, Page, is_installed, matches, run_commands, run_program
-from tests.e2e.service import ROOT, Service, needs_curl, ready
 from tests.e2e.test_commands import environment, make_checkout
+from tests.support.service import ROOT, Service, needs_curl, ready
 
 RUNNABLE: Final = [page for page in map(Page, PAGES) if page.commands() or any(True for _ in page.programs())]
 #: With programs that append rows.

@@ -11,7 +11,7 @@ import pytest
 from conformance.browser import opened, press
 from conformance.languages import EXAMPLES, LANGUAGES, MODULES, Language
 from tests.e2e.documentation import Page, matches, run_commands
-from tests.e2e.service import Service, ready
+from tests.support.service import Service, ready
 
 pytestmark = [pytest.mark.tools]
 

@@ -15,7 +15,7 @@ import pytest
 
 from app.client import adapters
 from app.client.feed import Feed
-from tests.e2e.service import ROOT, ready
+from tests.support.service import ROOT, ready
 
 ROWS = 1000
 STEP = 50

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.archives import files_of
 from tests.e2e.documentation import Page, matches, run_commands, run_program
-from tests.e2e.service import ROOT, Service, needs_curl, ready
+from tests.support.archives import files_of
+from tests.support.service import ROOT, Service, needs_curl, ready
 
 # What TensorFlow and TFDS warn of while they are imported is theirs.
 pytestmark = [needs_curl, pytest.mark.tensorflow, pytest.mark.filterwarnings("default")]

@@ -7,12 +7,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.browsing import EXPECTED as EXPECTED_OF_PAGES
-from tests.browsing import PEOPLE, browse, following, look, reading_slowly, store_heavy_rows
-from tests.control_groups import limited_to, needs_control_groups
-from tests.e2e.service import RUN, Service, ready, served_alone
-from tests.soak import APPEND, CLIENTS, EXPECTED, MIB, SHORT, ask_at_once
-from tests.waiting import wait_for
+from tests.support.browsing import EXPECTED as EXPECTED_OF_PAGES
+from tests.support.browsing import PEOPLE, browse, following, look, reading_slowly, store_heavy_rows
+from tests.support.control_groups import limited_to, needs_control_groups
+from tests.support.service import RUN, Service, ready, served_alone
+from tests.support.waiting import wait_for
+from tests.tools.soak import APPEND, CLIENTS, EXPECTED, MIB, SHORT, ask_at_once
 
 
 @needs_control_groups

@@ -21,10 +21,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from app.api.auth.routes import ACCESS
 from tests.e2e.metrics import Samples, moved, scrape, settled
-from tests.e2e.service import SSL_CONTEXT, Service, free_port, ready, started
-from tests.images import encode, pixels
-from tests.served import read_to_end
-from tests.waiting import wait_for
+from tests.support.asgi_server import read_to_end
+from tests.support.images import encode, pixels
+from tests.support.service import SSL_CONTEXT, Service, free_port, ready, started
+from tests.support.waiting import wait_for
 
 REQUESTS = "shardsmith_http_requests_total"
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.bench_overload import PROBES, REQUEST
 from benchmarks.open_loop import Outcome, ask_in_turn, ask_on_time, probed, request
-from tests.e2e.service import Service, ready
+from tests.support.service import Service, ready
 
 pytestmark = pytest.mark.soak
 

@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from tests.e2e.documentation import Page
-from tests.e2e.service import ROOT, Service, free_port, ready
-from tests.waiting import wait_for
+from tests.support.service import ROOT, Service, free_port, ready
+from tests.support.waiting import wait_for
 
 pytestmark = [
     pytest.mark.tools,

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from app.client import Client, LibraryMissing
-from tests.e2e.service import ROOT, SSL_CONTEXT, Service, ready
+from tests.support.service import ROOT, SSL_CONTEXT, Service, ready
 
 pytestmark = pytest.mark.tools
 

@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from tests.contract.tokens import TOKENS, as_, token_file
-from tests.e2e.service import ready, started
-from tests.mounts import mounted, remount
-from tests.waiting import wait_for
+from tests.support.mounts import mounted, remount
+from tests.support.service import ready, started
+from tests.support.waiting import wait_for
 
 ROWS = b'[{"x": 1}]'
 JSON = {"Content-Type": "application/json"}

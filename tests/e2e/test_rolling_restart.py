@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.service import Service, start
+from tests.support.service import Service, start
 
 pytestmark = pytest.mark.campaign
 

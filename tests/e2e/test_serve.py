@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from app.domain.limits import MIB
-from tests.e2e.service import STOPS_WITHIN_S, Service, free_port, needs_curl, ready, served_alone
-from tests.waiting import wait_for
+from tests.support.service import STOPS_WITHIN_S, Service, free_port, needs_curl, ready, served_alone
+from tests.support.waiting import wait_for
 
 IDLE_MB = 250
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.service import Service, ready
-from tests.waiting import wait_for
+from tests.support.service import Service, ready
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.waits
 

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from tests.e2e.collector import Collector, Recorded, collecting
-from tests.e2e.service import Service, free_port, ready
-from tests.waiting import wait_for
+from tests.support.service import Service, free_port, ready
+from tests.support.waiting import wait_for
 
 JSON = {"Content-Type": "application/json"}
 NDJSON = {"Content-Type": "application/x-ndjson"}

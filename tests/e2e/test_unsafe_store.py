@@ -5,8 +5,8 @@ from pathlib import Path
 
 import httpx
 
-from tests.e2e.service import READY_WITHIN_S, started
-from tests.servers.running import RunningStore
+from tests.support.object_stores.running import RunningStore
+from tests.support.service import READY_WITHIN_S, started
 
 
 def test_a_service_over_an_unsafe_store_is_never_ready(rclone_s3: RunningStore, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.service import RUN, Service, ready
-from tests.waiting import wait_for
+from tests.support.service import RUN, Service, ready
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.waits
 

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.archives import form_of, part_of, tar_of, zip_of
 from tests.fuzz.framing import FRAMINGS
-from tests.images import encode, pixels
+from tests.support.archives import form_of, part_of, tar_of, zip_of
+from tests.support.images import encode, pixels
 
 __all__ = ["FOREIGN_RECORDS", "FOREIGN_TENSORS"]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.codecs.forms import FormName
-from tests.frames import frame
+from tests.support.tfrecord_frames import frame
 
 __all__ = ["FRAMINGS", "Framing", "join", "split"]
 

@@ -47,7 +47,7 @@ from tests.fuzz.targets import (
     image_processes,
     run,
 )
-from tests.zstandard import zstd
+from tests.support.zstandard import zstd
 
 CORPUS: Final = Path(__file__).parent / "corpus"
 

@@ -47,10 +47,10 @@ from app.services.convert.records import encode_records, open_records
 from app.services.convert.repair import repair_records
 from app.services.convert.tensors import TensorConversion, convert_tensors
 from app.transforms.images.processes import ImageProcesses
-from tests.bodies import body_of, stream_of
-from tests.column_checks import check_batch
-from tests.frames import frame
 from tests.fuzz.framing import FRAMINGS, Framing
+from tests.support.bodies import body_of, stream_of
+from tests.support.column_checks import check_batch
+from tests.support.tfrecord_frames import frame
 
 __all__ = [
     "DENSE",

@@ -7,10 +7,10 @@ import tarfile
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tests.archives import File, form_of, header_of, tar_of, zip_of
-from tests.faults import FAULTS, Fault, rows, tensors
+from tests.corpora.faults import FAULTS, Fault, rows, tensors
+from tests.corpora.hostile_bodies import LIES
 from tests.golden.entries import Bad, Holds
-from tests.hostile_bodies import LIES
+from tests.support.archives import File, form_of, header_of, tar_of, zip_of
 
 #: Larger ones say nothing that small ones do not.
 MOST_BYTES: Final = 4096

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from app.domain.dtypes import BYTES, DTYPES, TEXT, DType
 from app.domain.feature import Feature
 from app.domain.schema import Schema
-from tests.feature_values import RaggedValue, SparseValue
 from tests.golden.entries import Golden, json_bytes, json_lines
 from tests.golden.values import array_of, json_values
+from tests.support.feature_values import RaggedValue, SparseValue
 
 Row = dict[str, Any]
 

@@ -20,7 +20,6 @@ from sklearn.datasets import dump_svmlight_file
 
 from app.domain.dtypes import TEXT, DType
 from app.domain.feature import Feature
-from tests.archives import zip_of
 from tests.golden.cases import ARRAYS, KINDS, SCALARS, SEQUENCES, Case, Row, dtypes, plain
 from tests.golden.entries import Golden, json_bytes
 from tests.golden.writers import (
@@ -34,7 +33,8 @@ from tests.golden.writers import (
     save_npz,
     write_records,
 )
-from tests.tensorflow_features import message_of
+from tests.support.archives import zip_of
+from tests.support.tensorflow_features import message_of
 
 
 def rows() -> Iterator[Golden]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from app.errors import CorruptData, NotFound, StorageError
 from app.services.datasets.objects.incarnation import DatasetOptions
-from tests.rows import SCHEMA
 from tests.simulation.cluster import Client
 from tests.simulation.ledger import Deletion, Version
 from tests.simulation.scheduler import DAY, HOUR
+from tests.support.dataset_rows import SCHEMA
 
 __all__ = ["Aborting", "Collecting", "Creating", "Deleting"]
 

@@ -18,7 +18,7 @@ from app.services.datasets.publish.room import Room
 from tests.simulation.ledger import Append, Ledger
 from tests.simulation.scheduler import GreenletExecutor, Process, Scheduler, StepLimit
 from tests.simulation.store import Connection, Faults
-from tests.stores import Killed
+from tests.support.faulty_store import Killed
 
 __all__ = ["SPOOL", "Answer", "Client", "Cluster", "Replica"]
 

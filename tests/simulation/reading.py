@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from app.errors import CorruptData, NotFound
 from app.runtime.budget import Budget
-from tests.arrow_rows import as_arrow
 from tests.simulation.cluster import Client
 from tests.simulation.ledger import Version
 from tests.simulation.scheduler import DAY, HOUR
+from tests.support.arrow_rows import as_arrow
 
 __all__ = ["Reading"]
 

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import greenlet
 
-from tests.stores import Killed
+from tests.support.faulty_store import Killed
 
 __all__ = ["DAY", "HOUR", "Actor", "Event", "GreenletExecutor", "Process", "Scheduler", "StepLimit"]
 

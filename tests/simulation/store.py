@@ -15,7 +15,7 @@ from app.errors import StorageError, StorageUnavailable
 from app.runtime.streams import Buffer
 from app.storage.object_store import AlreadyExists, ObjectInfo, ObjectNotFound
 from tests.simulation.scheduler import Process, Scheduler
-from tests.stores import Killed
+from tests.support.faulty_store import Killed
 
 __all__ = ["Connection", "Faults", "Objects", "kind_of"]
 

@@ -29,10 +29,10 @@ from app.services.datasets.append.result import AppendResult
 from app.services.datasets.datasets import Datasets
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.publications import Underway
-from tests.rows import records
 from tests.simulation.cluster import SPOOL, Answer, Client, Replica
 from tests.simulation.ledger import Append, Version
 from tests.simulation.scheduler import HOUR
+from tests.support.dataset_rows import records
 
 __all__ = ["PATIENCE_S", "Appending", "Publishing"]
 

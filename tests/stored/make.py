@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import httpx
 
-from tests.e2e.service import ready
+from tests.support.service import ready
 
 ROWS: Final[list[dict[str, Any]]] = [
     {"x": 1, "name": "a", "values": [0.5, 1.5]},

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.service import Service, ready
 from tests.e2e.ui.stored import store_examples
+from tests.support.service import Service, ready
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 from PIL import Image
 
-from tests.e2e.service import SSL_CONTEXT
+from tests.support.service import SSL_CONTEXT
 
 JSON = {"Content-Type": "application/json"}
 

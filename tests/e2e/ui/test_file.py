@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from playwright.sync_api import Dialog, Locator, Page
 
-from tests.e2e.service import SSL_CONTEXT
 from tests.e2e.ui.looking import Visit
-from tests.frames import frame
-from tests.images import encode
+from tests.support.images import encode
+from tests.support.service import SSL_CONTEXT
+from tests.support.tfrecord_frames import frame
 
 pytestmark = pytest.mark.tools
 

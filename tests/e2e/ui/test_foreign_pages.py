@@ -9,7 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.e2e.service import Service
+from tests.support.service import Service
 
 pytestmark = pytest.mark.tools
 

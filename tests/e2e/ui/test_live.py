@@ -16,7 +16,7 @@ from openapi.recorded import serving
 from tests.contract.test_following import SteppedStore, planned
 from tests.contract.tokens import as_, guarded
 from tests.e2e.ui.looking import Visit, visiting
-from tests.stores import Operation, When
+from tests.support.faulty_store import Operation, When
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -7,9 +7,9 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.contract.tokens import TOKENS, as_, token_file
-from tests.e2e.service import Service, ready
 from tests.e2e.ui.looking import Visit, visiting
 from tests.e2e.ui.stored import append
+from tests.support.service import Service, ready
 
 pytestmark = pytest.mark.tools
 

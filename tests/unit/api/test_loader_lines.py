@@ -12,7 +12,7 @@ import pytest
 from app.api.downloads.loader_lines import loader_lines, torch_lines
 from app.domain.compression import Compression
 from app.domain.manifest import FileEntry, Manifest, ShardEntry, SplitEntry
-from tests.rows import SCHEMA
+from tests.support.dataset_rows import SCHEMA
 
 INFO = FileEntry("dataset_info.json", 1, "0" * 64)
 SPLIT = SplitEntry((ShardEntry("shard", 2, 100, "0" * 64),))

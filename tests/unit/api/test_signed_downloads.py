@@ -7,8 +7,8 @@ import httpx
 from app.main import create_app_with
 from app.settings import Settings
 from app.storage.obstore_store import open_store
-from tests.rows import Client
-from tests.stores import FaultStore
+from tests.support.dataset_rows import Client
+from tests.support.faulty_store import FaultStore
 
 
 class SigningStore(FaultStore):

@@ -15,7 +15,7 @@ from app.cli.commands import main
 from app.cli.places import _Local
 from app.cli.storing import _Download
 from app.errors import StorageUnavailable
-from tests.e2e.service import Service, ready
+from tests.support.service import Service, ready
 
 SCHEMA = json.dumps({"features": {"id": {"dtype": "int64"}, "name": {"dtype": "text"}}})
 

@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 from app.cli.commands import main
 from app.cli.conversion import Target
 from app.cli.screen.terminal import printable, shorten, table, width_of
-from tests.frames import frame
-from tests.images import encode
+from tests.support.images import encode
+from tests.support.tfrecord_frames import frame
 
 ROOT = Path(__file__).parents[3]
 #: What a TFRecord does not say itself.

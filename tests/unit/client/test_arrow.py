@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from app.client.arrow import ArrowStream, Batch, NotReadable, no_rows
 from app.domain.schema import Schema
-from tests.arrow_rows import arrow_schema, from_arrow
-from tests.unit.codecs.seam import encode
+from tests.support.arrow_rows import arrow_schema, from_arrow
+from tests.support.format_cases import encode
 
 NUMBERS = [
     "int8",

@@ -26,9 +26,9 @@ from app.domain.limits import Limits
 from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryFile, MemoryStream
-from tests.archives import form_of
-from tests.memory import peak_bytes
-from tests.unit.codecs.seam import schema_of
+from tests.support.archives import form_of
+from tests.support.format_cases import schema_of
+from tests.support.peak_memory import peak_bytes
 
 MIB = 2**20
 SIZE = 16 * MIB

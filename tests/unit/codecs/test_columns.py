@@ -14,10 +14,10 @@ from app.domain.limits import Limits
 from app.domain.schema import Schema
 from app.errors import LimitExceeded
 from app.runtime.budget import Budget
-from tests.arrow_rows import arrow_schema, batches_from_arrow, batches_to_arrow
-from tests.column_checks import check_batch
-from tests.feature_values import Table, tables_of
-from tests.unit.codecs import seam
+from tests.support import format_cases
+from tests.support.arrow_rows import arrow_schema, batches_from_arrow, batches_to_arrow
+from tests.support.column_checks import check_batch
+from tests.support.feature_values import Table, tables_of
 
 SCALARS = Schema.from_json({"features": {"x": {"dtype": "int64"}}})
 TABLES = tables_of("dense", "ragged", "sparse", "sequence")
@@ -129,7 +129,7 @@ def test_rows_stay_in_order_in_batches_of_one_size(sizes: list[int], batch: int,
     found = in_batches(cut(sizes), batch, budget, drop_remainder=drop)
     batches = [check_batch(part, SCALARS) for part in found.batches]
     kept = sum(sizes) - (sum(sizes) % batch if drop else 0)
-    assert [row["x"] for row in seam.rows_of(batches, SCALARS)] == list(range(kept))
+    assert [row["x"] for row in format_cases.rows_of(batches, SCALARS)] == list(range(kept))
     assert all(part.num_rows == batch for part in batches[:-1])
     assert all(0 < part.num_rows <= batch for part in batches)
     assert found.num_rows == kept

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from app.domain.dtypes import DTYPES, DType
 from app.errors import LossyConversion, SchemaConflict
-from tests.arrow_rows import storage_type
-from tests.unit.codecs.seam import Refusal, Rows, read, schema_of
+from tests.support.arrow_rows import storage_type
+from tests.support.format_cases import Refusal, Rows, read, schema_of
 
 INTEGERS = [dtype for dtype in DTYPES.values() if dtype.is_integer]
 FLOATS = [dtype for dtype in DTYPES.values() if dtype.is_float]

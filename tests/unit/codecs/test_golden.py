@@ -30,7 +30,7 @@ from app.domain.schema import Schema
 from app.runtime.images import ImageCodecs
 from app.transforms.images.processes import ImageProcesses
 from tests.golden.entries import FILES, INDEX, json_bytes
-from tests.unit.codecs.seam import (
+from tests.support.format_cases import (
     Refusal,
     Rows,
     Values,

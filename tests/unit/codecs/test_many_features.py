@@ -9,8 +9,8 @@ from app.codecs.forms import FormName
 from app.domain.limits import Limits
 from app.errors import LimitExceeded
 from app.runtime.budget import Budget
-from tests.arrow_rows import as_arrow
-from tests.unit.codecs.seam import decode, encode
+from tests.support.arrow_rows import as_arrow
+from tests.support.format_cases import decode, encode
 
 NAMES = [f"f{number:04d}" for number in range(400)]
 #: A feature a row, and some that are in many; integers in lists, as an Example has them.

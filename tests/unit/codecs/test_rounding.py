@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from app.domain.dtypes import DTYPES, DType
-from tests.unit.codecs.seam import Refusal, read, read_tensors, schema_of
+from tests.support.format_cases import Refusal, read, read_tensors, schema_of
 
 BFLOAT16 = DTYPES["bfloat16"]
 SMALL = [dtype for dtype in DTYPES.values() if dtype.is_float and dtype.itemsize == 1]

@@ -9,7 +9,7 @@ import pytest
 
 from app.codecs.sniff import HEAD_BYTES, form_of_name, sniff
 from app.errors import UnknownForm
-from tests.frames import frame
+from tests.support.tfrecord_frames import frame
 
 
 def npy() -> bytes:

@@ -17,7 +17,7 @@ from app.runtime.memory import MemoryPool
 from app.runtime.spool import Spool
 from app.runtime.streams import ByteStream
 from app.runtime.workspace import Workspace
-from tests.bodies import stream_of
+from tests.support.bodies import stream_of
 
 BODY = np.random.default_rng(0).bytes(3 * MIB + 5)
 

@@ -10,7 +10,7 @@ from app.errors import LimitExceeded, Overloaded, StreamInterrupted
 from app.runtime import memory
 from app.runtime.budget import Budget
 from app.runtime.memory import MemoryPool, MemoryShare
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 
 def begun(pool: MemoryPool, num_bytes: int) -> MemoryShare:

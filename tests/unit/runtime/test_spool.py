@@ -11,7 +11,7 @@ import pytest
 
 from app.errors import ShardsmithError, SpoolFull, SpoolUnavailable, StorageFull
 from app.runtime.spool import Spool
-from tests.mounts import mounted
+from tests.support.mounts import mounted
 
 
 def test_what_is_appended_can_be_read_anywhere(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from app.domain.limits import KIB
 from app.runtime.streams import read_exactly, read_up_to
-from tests.bodies import stream_of
+from tests.support.bodies import stream_of
 
 
 @pytest.mark.parametrize("chunk", [None, 1, 3])

@@ -8,7 +8,7 @@ import pytest
 from app.errors import Overloaded
 from app.runtime import turns
 from app.runtime.turns import Turns, has_turn, offer_turn, pause, waiting
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 
 class Worker:

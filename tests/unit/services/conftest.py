@@ -4,8 +4,8 @@ import pytest
 
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import ObstoreStore, open_store
-from tests.rows import Client
-from tests.stores import FaultStore
+from tests.support.dataset_rows import Client
+from tests.support.faulty_store import FaultStore
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from app.services import readiness as module
 from app.services.readiness import Readiness
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import open_store
-from tests.servers.fake_s3 import FakeS3
-from tests.stores import FaultStore, Operation, When
-from tests.waiting import wait_for
+from tests.support.faulty_store import FaultStore, Operation, When
+from tests.support.object_stores.fake_s3 import FakeS3
+from tests.support.waiting import wait_for
 
 
 @contextmanager

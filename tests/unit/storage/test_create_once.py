@@ -8,7 +8,7 @@ from app.errors import OutcomeUnknown, StorageError, StorageFull, StorageUnavail
 from app.storage.create_once import create_once, new_nonce, store_time
 from app.storage.object_store import AlreadyExists, ObjectNotFound
 from app.storage.obstore_store import ObstoreStore, open_store
-from tests.stores import Fault, FaultStore, Operation, When
+from tests.support.faulty_store import Fault, FaultStore, Operation, When
 
 
 @pytest.fixture

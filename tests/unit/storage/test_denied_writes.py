@@ -13,8 +13,8 @@ from app.errors import OutcomeUnknown, StorageError
 from app.storage.create_once import create_once
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import open_store
-from tests.mounts import mounted, remount
-from tests.servers.fake_s3 import FakeS3
+from tests.support.mounts import mounted, remount
+from tests.support.object_stores.fake_s3 import FakeS3
 
 ROOT = Path(__file__).parents[3]
 NOBODY = 65534

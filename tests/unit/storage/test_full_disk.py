@@ -11,7 +11,7 @@ from app.errors import StorageFull
 from app.storage.object_store import ObjectNotFound, ObjectStore
 from app.storage.obstore_store import open_store
 from app.storage.probe import probe_store
-from tests.mounts import mounted
+from tests.support.mounts import mounted
 
 TOO_LARGE = bytes(3 << 20)
 ROOM = 2 << 20

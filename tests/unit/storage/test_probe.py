@@ -9,7 +9,7 @@ from app.runtime.streams import Buffer
 from app.storage.object_store import AlreadyExists, ObjectNotFound
 from app.storage.obstore_store import open_store
 from app.storage.probe import probe_store
-from tests.stores import FaultStore, Operation, When
+from tests.support.faulty_store import FaultStore, Operation, When
 
 
 class IgnoringStore(FaultStore):

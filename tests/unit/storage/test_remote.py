@@ -20,7 +20,7 @@ from app.storage.create_once import create_once
 from app.storage.object_store import AlreadyExists, ObjectStore
 from app.storage.obstore_store import open_store
 from app.storage.remote import Timeouts
-from tests.servers.fake_s3 import FakeS3
+from tests.support.object_stores.fake_s3 import FakeS3
 from tests.unit.storage.operations import OPERATIONS
 
 QUICK = Timeouts(connect_s=0.5, request_s=0.5, retry_s=1, max_retries=2, first_wait_s=0.01)

@@ -27,7 +27,7 @@ from app.runtime.budget import Budget
 from app.transforms.apply import PIECE_BYTES, SkippedRows, apply_transforms
 from app.transforms.images.processes import ImageProcesses
 from app.transforms.parse import parse_steps, with_transforms
-from tests.transforms import applied, column_of, results, transform
+from tests.support.transforms import applied, column_of, results, transform
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from app.errors import Overloaded, SpoolFull, UnprocessableInput
 from app.runtime.spool import Spool
 from app.runtime.streams import MemoryStream
 from app.transforms.tensorflow_reader import Reading, TensorFlowReader
-from tests.frames import frame
+from tests.support.tfrecord_frames import frame
 
 PARSE = b"def parse(record):\n    return {'record': record}\n"
 RECORDS = b"".join(frame(b"%d" % number) for number in range(2500))

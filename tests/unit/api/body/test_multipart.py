@@ -6,8 +6,8 @@ from app.api.body.multipart import open_multipart
 from app.errors import InputError, LimitExceeded, MalformedInput
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
-from tests.bodies import stream_of
-from tests.memory import peak_bytes
+from tests.support.bodies import stream_of
+from tests.support.peak_memory import peak_bytes
 
 CONTENT_TYPE = "multipart/form-data; boundary=xyz"
 BODY = (

@@ -17,8 +17,8 @@ from app.domain.limits import KIB, MIB, Limits
 from app.errors import InputError, LimitExceeded, MalformedInput
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream, read_exactly
-from tests.bodies import stream_of
-from tests.zstandard import zstd
+from tests.support.bodies import stream_of
+from tests.support.zstandard import zstd
 
 Container = Literal["gzip", "zlib", "zstd"]
 CONTAINERS: tuple[Container, ...] = ("gzip", "zlib", "zstd")

@@ -17,7 +17,7 @@ from app.api.execution.job import Answer
 from app.api.execution.transcoding import encoded_answer
 from app.domain.limits import KIB, MIB
 from app.runtime.streams import Buffer
-from tests.zstandard import zstd
+from tests.support.zstandard import zstd
 
 Coding = Literal["gzip", "zstd"]
 CODINGS: tuple[Coding, ...] = ("gzip", "zstd")

@@ -24,7 +24,7 @@ from app.runtime.memory import MemoryPool
 from app.runtime.spool import Spool
 from app.runtime.streams import ByteStream
 from app.runtime.turns import Turns
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 
 def request(body: bytes = b"x", *, headers: tuple[tuple[bytes, bytes], ...] | None = None) -> Request:

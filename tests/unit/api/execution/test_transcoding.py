@@ -24,7 +24,7 @@ from app.runtime.budget import Budget
 from app.runtime.spool import Spool
 from app.runtime.streams import Buffer, ByteStream, MemoryStream
 from app.services.deferred import completed
-from tests.zstandard import zstd
+from tests.support.zstandard import zstd
 
 TEXT = b"some text, again and again; " * 1000
 Container = Literal["gzip", "zlib", "zstd"]

@@ -8,8 +8,16 @@ from starlette.types import Receive, Scope, Send
 
 from app.api.http1.limits import ConnectionLimits
 from app.api.http1.protocol import HardenedProtocol
-from tests.served import answer_with, echo, problem_of, read_answer, read_body, read_to_end, served
-from tests.waiting import wait_for
+from tests.support.asgi_server import (
+    answer_with,
+    echo,
+    problem_of,
+    read_answer,
+    read_body,
+    read_to_end,
+    served,
+)
+from tests.support.waiting import wait_for
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"

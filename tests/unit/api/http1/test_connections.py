@@ -11,8 +11,8 @@ from starlette.types import Receive, Scope, Send
 from app.api.http1.connections import Connections
 from app.api.http1.limits import ConnectionLimits
 from app.api.http1.protocol import HardenedProtocol
-from tests.served import answer_with, echo, problem_of, read_answer, served
-from tests.waiting import wait_for
+from tests.support.asgi_server import answer_with, echo, problem_of, read_answer, served
+from tests.support.waiting import wait_for
 
 GET = b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n"
 #: Idle for so long, a connection gives way.

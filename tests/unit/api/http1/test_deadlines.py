@@ -15,9 +15,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.http1.deadlines import bytes_not_taken
 from app.api.http1.limits import ConnectionLimits
-from tests.served import Served, answer_with, echo, problem_of, read_answer, read_body, read_to_end, served
-from tests.virtual_time import VirtualTime
-from tests.waiting import wait_for
+from tests.support.asgi_server import (
+    Served,
+    answer_with,
+    echo,
+    problem_of,
+    read_answer,
+    read_body,
+    read_to_end,
+    served,
+)
+from tests.support.virtual_time import VirtualTime
+from tests.support.waiting import wait_for
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"

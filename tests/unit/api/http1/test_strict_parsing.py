@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from app.api.http1.limits import ConnectionLimits
-from tests.served import Served, echo, problem_of, read_to_end, served
+from tests.support.asgi_server import Served, echo, problem_of, read_to_end, served
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: x\r\n"

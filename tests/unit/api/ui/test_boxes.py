@@ -10,7 +10,7 @@ from app.domain.feature import Feature
 from app.domain.limits import Limits
 from app.runtime.budget import Budget
 from app.transforms.images.processes import ImageProcesses
-from tests.images import encode
+from tests.support.images import encode
 from tests.unit.api.ui.columns import feature
 
 #: Left, top, width and height, in shares.

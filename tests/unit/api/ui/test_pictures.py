@@ -6,7 +6,7 @@ from app.api.ui.pictures import Painter, Picture
 from app.domain.limits import MIB, Limits
 from app.runtime.budget import Budget
 from app.transforms.images.processes import ImageProcesses
-from tests.images import encode, pixels
+from tests.support.images import encode, pixels
 
 
 def painted(num_bytes: int, count: int) -> tuple[list[Picture], Budget]:

@@ -8,8 +8,8 @@ import numpy as np
 
 from app.codecs.array import Array, RaggedTensor, SparseTensor
 from app.domain.dtypes import DTYPES
-from tests.elements import numpy_values
-from tests.unit.codecs.seam import Refusal, Values, read_tensors
+from tests.support.format_cases import Refusal, Values, read_tensors
+from tests.support.random_elements import numpy_values
 
 
 def read(text: bytes, **options: Any) -> list[str]:

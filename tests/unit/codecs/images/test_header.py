@@ -12,7 +12,7 @@ from PIL import Image
 from app.codecs.images.header import MAX_SCANS, read_header
 from app.errors import InputError
 from app.runtime.images import ImageHeader
-from tests.images import wide_png
+from tests.support.images import wide_png
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
 

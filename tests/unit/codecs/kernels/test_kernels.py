@@ -11,7 +11,7 @@ from app.codecs import kernels
 from app.codecs.kernels import crc32c
 from app.codecs.kernels.messages import framing
 from app.codecs.kernels.table import NAMES, FunctionT, Kernels
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 
 def python(code: str, **environ: str) -> str:

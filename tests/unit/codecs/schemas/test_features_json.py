@@ -15,7 +15,7 @@ from app.codecs.schemas.features_json import (
 )
 from app.domain.schema import Schema
 from app.errors import InputError, UnprocessableInput
-from tests.features import NAMES, features
+from tests.support.random_features import NAMES, features
 
 CORE = "tensorflow_datasets.core.features"
 

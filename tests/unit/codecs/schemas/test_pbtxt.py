@@ -12,8 +12,8 @@ from app.codecs.schemas import text_format
 from app.codecs.schemas.pbtxt import parse_pbtxt, serialize_pbtxt
 from app.domain.schema import Schema
 from app.errors import InputError, UnprocessableInput
-from tests.features import NAMES, features
-from tests.memory import peak_bytes
+from tests.support.peak_memory import peak_bytes
+from tests.support.random_features import NAMES, features
 
 
 def written(**feature: Any) -> str:

@@ -14,7 +14,7 @@ from app.runtime import memory
 from app.runtime.memory import MemoryPool
 from app.runtime.processes.board import Board, Worker, new_board
 from app.runtime.spool import Spool
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from app.errors import SchemaConflict, UnprocessableInput
 from app.runtime.budget import Budget
 from app.services.convert.describe import Description, describe_records, describe_tensors
 from app.storage.obstore_store import open_store
-from tests.arrow_rows import arrow_schema, from_arrow
-from tests.rows import Client
+from tests.support.arrow_rows import arrow_schema, from_arrow
+from tests.support.dataset_rows import Client
 
 FEATURES: dict[str, dict[str, Any]] = {
     "scalar": {"dtype": "int64", "nullable": True},

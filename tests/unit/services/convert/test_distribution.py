@@ -17,7 +17,7 @@ from app.domain.dtypes import DTYPES
 from app.domain.schema import Schema
 from app.services.convert.distribution import Detail
 from app.services.convert.statistics import FeatureStatistics
-from tests.images import encode, pixels
+from tests.support.images import encode, pixels
 
 FINE = Detail.of(num_features=1, num_values=0)
 #: KLL's rank error and that of the sample, twice over: these tests are not to fail once in a hundred runs.

@@ -18,8 +18,8 @@ from app.errors import LimitExceeded, UnprocessableInput
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
 from app.services.convert.repair import repair_records
-from tests.bodies import stream_of
-from tests.frames import frame
+from tests.support.bodies import stream_of
+from tests.support.tfrecord_frames import frame
 
 SMALL = Limits(max_record_bytes=1000)
 

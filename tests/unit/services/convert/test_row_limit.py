@@ -8,7 +8,7 @@ from app.errors import LimitExceeded
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
 from app.services.convert.records import decode_body
-from tests.arrow_rows import as_arrow
+from tests.support.arrow_rows import as_arrow
 
 
 def num_rows(max_rows: int) -> int:

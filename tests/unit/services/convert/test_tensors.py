@@ -23,7 +23,7 @@ from app.runtime.spool import Spool, SpoolFile
 from app.runtime.streams import MemoryStream
 from app.runtime.workspace import Workspace
 from app.services.convert.tensors import ConvertedTensors, TensorConversion, convert_tensors
-from tests.bodies import stream_of
+from tests.support.bodies import stream_of
 
 COUNT = 80_000
 LARGE = Array(DTYPES["float32"], (COUNT // 2, 2), np.arange(COUNT, dtype="<f4"))

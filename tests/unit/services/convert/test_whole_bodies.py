@@ -16,7 +16,7 @@ from app.runtime.spool import Spool
 from app.runtime.streams import MemoryFile, MemoryStream
 from app.runtime.workspace import Workspace
 from app.services.convert.whole_bodies import as_needed, whole_body
-from tests.bodies import stream_of
+from tests.support.bodies import stream_of
 
 SMALL = np.random.default_rng(0).bytes(MIB)
 LARGE = SMALL + b"x"

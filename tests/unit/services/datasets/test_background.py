@@ -9,9 +9,9 @@ import pytest
 from app.errors import StorageUnavailable
 from app.services.datasets.background import BackgroundCollection
 from app.storage.obstore_store import open_store
-from tests.rows import Client
-from tests.stores import FaultStore, Operation, TimedStore, When
-from tests.waiting import wait_for
+from tests.support.dataset_rows import Client
+from tests.support.faulty_store import FaultStore, Operation, TimedStore, When
+from tests.support.waiting import wait_for
 
 
 def leftover(client: Client, inner: TimedStore, name: str) -> str:

@@ -21,9 +21,9 @@ from app.services.datasets.publish.waiting import WaitingAppends
 from app.storage.object_store import ObjectInfo
 from app.storage.obstore_store import ObstoreStore, open_store
 from app.telemetry.metrics import REGISTRY
-from tests.rows import SCHEMA, Client
-from tests.seals import sealed
-from tests.stores import FaultStore, Operation, When
+from tests.support.checksummed_json import sealed
+from tests.support.dataset_rows import SCHEMA, Client
+from tests.support.faulty_store import FaultStore, Operation, When
 
 
 @pytest.fixture(params=["memory", "local"])

@@ -11,8 +11,15 @@ from app.domain.manifest import Manifest
 from app.services.datasets.objects.layout import record_index
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import open_store
-from tests.readers import inflate, inflate_piece, parse_frames, parse_index, read_by_index, read_split
-from tests.rows import Client
+from tests.support.dataset_rows import Client
+from tests.support.shard_readers import (
+    inflate,
+    inflate_piece,
+    parse_frames,
+    parse_index,
+    read_by_index,
+    read_split,
+)
 
 COMPRESSIONS: list[Compression] = ["none", "gzip", "zlib"]
 

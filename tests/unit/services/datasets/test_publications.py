@@ -12,7 +12,7 @@ from app.runtime.memory import MemoryPool
 from app.services.datasets import publications
 from app.services.datasets.publications import Publications, Publish, Underway
 from app.services.datasets.publish.room import Room
-from tests.rows import SCHEMA
+from tests.support.dataset_rows import SCHEMA
 
 DONE = Manifest("d", "1.0.0", {}, SCHEMA)
 

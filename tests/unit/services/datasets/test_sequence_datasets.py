@@ -15,9 +15,9 @@ from app.runtime.budget import Budget
 from app.services.datasets.objects.layout import DATASET_INFO, FEATURES, PBTXT
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import ObstoreStore
-from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
-from tests.rows import Client, store_rows
-from tests.stores import FaultStore
+from tests.support.arrow_rows import arrow_schema, as_arrow, from_arrow
+from tests.support.dataset_rows import Client, store_rows
+from tests.support.faulty_store import FaultStore
 
 SCHEMA = Schema.from_json(
     {

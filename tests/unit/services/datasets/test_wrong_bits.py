@@ -24,8 +24,8 @@ from app.services.datasets.pieces.pieces import Piece
 from app.services.datasets.publish.shards.writer import WrittenShard, read_done, write_done
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import ObstoreStore, open_store
-from tests.rows import Client
-from tests.stores import FaultStore, Killed, WrongBitStore, keys, kill_at, with_wrong_bit
+from tests.support.dataset_rows import Client
+from tests.support.faulty_store import FaultStore, Killed, WrongBitStore, keys, kill_at, with_wrong_bit
 
 LAYOUT = Layout("d", 1)
 #: Ids of appends: one with parts, one with its rows in the slot, one that is dead.

@@ -22,8 +22,8 @@ from app.runtime.images import EncodedImage, ImageHeader, Pixels, Refusal
 from app.runtime.memory import MemoryPool
 from app.runtime.processes.limited_process import LimitedProcess, ProcessEnded
 from app.transforms.images.processes import ImageProcesses
-from tests.hostile_images import attack
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
+from tests.tools.hostile_images import attack
 
 MIB = 1 << 20
 
@@ -249,7 +249,7 @@ def test_processes_end_with_the_codecs() -> None:
 
 
 def test_hostile_images_are_decoded_or_refused_and_nothing_else() -> None:
-    """A short campaign; `python -m tests.hostile_images` runs long ones."""
+    """A short campaign; `python -m tests.tools.hostile_images` runs long ones."""
     findings = attack(2000, seed=2)
     assert findings.images == 2000 == findings.outcomes.total()
     # It reaches all of what can become of an image.

@@ -30,8 +30,8 @@ from app.codecs.kernels.messages.wire import (
     KIND_MIXED,
     KIND_NONE,
 )
-from tests.feature_values import field
-from tests.unit.codecs.messages import example, floats, ints, lists, strings
+from tests.support.example_messages import example, floats, ints, lists, strings
+from tests.support.feature_values import field
 
 PLAIN = kernels.Kernels(lambda function: function)
 ROOM = 64

@@ -40,10 +40,10 @@ from app.services.datasets.objects.slot import Commit, read_slot
 from app.storage import create_once as create_once_module
 from app.storage.object_store import AlreadyExists, ObjectNotFound
 from app.storage.obstore_store import ObstoreStore, open_store
-from tests.arrow_rows import from_arrow
-from tests.rows import PADDED, SCHEMA, Client, records, store_rows
-from tests.seals import sealed
-from tests.stores import WRITES, FaultStore, Operation, When, keys
+from tests.support.arrow_rows import from_arrow
+from tests.support.checksummed_json import sealed
+from tests.support.dataset_rows import PADDED, SCHEMA, Client, records, store_rows
+from tests.support.faulty_store import WRITES, FaultStore, Operation, When, keys
 
 LAYOUT = Layout("d", 1)
 

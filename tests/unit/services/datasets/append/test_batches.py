@@ -17,8 +17,8 @@ from app.services.datasets.append.batches import Batches
 from app.services.datasets.append.request import AppendRequest
 from app.services.datasets.append.result import AppendResult
 from app.services.datasets.objects.incarnation import DatasetOptions
-from tests.rows import SCHEMA, Client
-from tests.stores import FaultStore, Operation, When
+from tests.support.dataset_rows import SCHEMA, Client
+from tests.support.faulty_store import FaultStore, Operation, When
 from tests.unit.services.datasets.append.test_request import append as store_rows
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from app.services.datasets.append.digests import HashingStream
-from tests.archives import form_of
-from tests.bodies import stream_of
+from tests.support.archives import form_of
+from tests.support.bodies import stream_of
 
 BODY = form_of("cat", ("a.jpg", b"b--b\r\n--\r\n\r\n-"), ("b.jpg", b""))
 

@@ -22,8 +22,8 @@ from app.services.datasets.objects.layout import Layout
 from app.services.datasets.objects.slot import Commit, read_slot
 from app.storage import create_once as create_once_module
 from app.storage.obstore_store import ObstoreStore
-from tests.rows import PADDED, SCHEMA, Client, records, rows_body
-from tests.stores import FaultStore, Operation, When
+from tests.support.dataset_rows import PADDED, SCHEMA, Client, records, rows_body
+from tests.support.faulty_store import FaultStore, Operation, When
 
 LAYOUT = Layout("d", 1)
 HERE = Destination(LAYOUT, SCHEMA)

@@ -30,9 +30,9 @@ from app.services.datasets.datasets import Appended
 from app.services.datasets.objects.incarnation import DatasetOptions
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import ObstoreStore
-from tests.arrow_rows import as_arrow
-from tests.rows import Client
-from tests.stores import FaultStore, Operation, When, keys
+from tests.support.arrow_rows import as_arrow
+from tests.support.dataset_rows import Client
+from tests.support.faulty_store import FaultStore, Operation, When, keys
 
 X = Schema.from_json({"features": {"x": {"dtype": "float32"}}})
 

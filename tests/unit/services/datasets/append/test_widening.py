@@ -17,9 +17,9 @@ from app.runtime.budget import Budget
 from app.services.datasets.objects.incarnation import DatasetOptions
 from app.services.datasets.objects.layout import Layout
 from app.storage.obstore_store import ObstoreStore, open_store
-from tests.arrow_rows import as_arrow
-from tests.rows import Client
-from tests.stores import FaultStore, Operation, When
+from tests.support.arrow_rows import as_arrow
+from tests.support.dataset_rows import Client
+from tests.support.faulty_store import FaultStore, Operation, When
 from tests.unit.services.datasets.append.test_request import append
 
 LAYOUT = Layout("d", 1)

@@ -18,9 +18,9 @@ from app.services.datasets.objects.slot import Dead, read_slot
 from app.storage.create_once import create_once
 from app.storage.object_store import AlreadyExists
 from app.storage.obstore_store import open_store
-from tests.rows import SCHEMA, Client
-from tests.seals import sealed
-from tests.stores import FaultStore, KillAt, Killed, Operation, TimedStore, When, keys, kill_at
+from tests.support.checksummed_json import sealed
+from tests.support.dataset_rows import SCHEMA, Client
+from tests.support.faulty_store import FaultStore, KillAt, Killed, Operation, TimedStore, When, keys, kill_at
 
 LAYOUT = Layout("d", 1)
 DAY = timedelta(days=1)

@@ -20,7 +20,7 @@ from app.services.datasets.imports import reading
 from app.services.datasets.imports.cutting import cut
 from app.services.datasets.imports.ranges import Range
 from app.storage.sources import open_source
-from tests.arrow_rows import as_arrow
+from tests.support.arrow_rows import as_arrow
 
 SCHEMA = Schema.from_json({"features": {name: {"dtype": "text", "nullable": True} for name in "ab"}})
 HEADERS = {",": b"a,b\n", "\t": b'"a"\tb\r\n', ";": b'\xef\xbb\xbf"a";b\n'}

@@ -32,8 +32,8 @@ from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.publish.unwritten import UnwrittenShards
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import open_store
-from tests.rows import Client
-from tests.stores import FaultStore, KillAt, Killed, When
+from tests.support.dataset_rows import Client
+from tests.support.faulty_store import FaultStore, KillAt, Killed, When
 
 SHARDS = 7
 PLAIN = PublishOptions(num_shards=SHARDS)

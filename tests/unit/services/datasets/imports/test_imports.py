@@ -44,12 +44,12 @@ from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.objects.slot import Dead, close_slot, read_slot
 from app.storage.obstore_store import open_store
 from app.storage.source_objects import SourceObject
-from tests.arrow_rows import as_arrow
-from tests.frames import frame
-from tests.rows import Client
-from tests.stores import FaultStore, TimedStore
-from tests.waiting import PATIENCE_S
-from tests.zstandard import zstd
+from tests.support.arrow_rows import as_arrow
+from tests.support.dataset_rows import Client
+from tests.support.faulty_store import FaultStore, TimedStore
+from tests.support.tfrecord_frames import frame
+from tests.support.waiting import PATIENCE_S
+from tests.support.zstandard import zstd
 
 #: Texts that hold what a careless cut would take for the end of a row.
 TEXT = 'a "quoted" text,\nof two lines'

@@ -11,10 +11,10 @@ from app.services.datasets.imports.runs import SILENT_S, ImportRuns
 from app.services.datasets.imports.status import ImportStatus
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.object_store import ObjectStore
-from tests.rows import Client
-from tests.stores import FaultStore, Operation, When
+from tests.support.dataset_rows import Client
+from tests.support.faulty_store import FaultStore, Operation, When
+from tests.support.waiting import wait_for
 from tests.unit.services.datasets.imports.test_imports import World, write_ndjson
-from tests.waiting import wait_for
 
 ROWS = 20
 

@@ -11,8 +11,8 @@ from app.services.datasets.objects.incarnation import DatasetOptions, Destinatio
 from app.services.datasets.objects.layout import Layout
 from app.services.datasets.objects.same_schema import require_same_message, require_same_schema
 from app.storage.obstore_store import ObstoreStore, open_store
-from tests.seals import sealed
-from tests.stores import FaultStore, Operation, When
+from tests.support.checksummed_json import sealed
+from tests.support.faulty_store import FaultStore, Operation, When
 
 X = Schema.from_json({"features": {"x": {"dtype": "int64"}}})
 Y = Schema.from_json({"features": {"y": {"dtype": "int64"}}})

@@ -5,8 +5,8 @@ import re
 from app.services.datasets.objects.layout import Layout, media_type, record_index
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import open_store
-from tests.rows import Client
-from tests.stores import FaultStore
+from tests.support.dataset_rows import Client
+from tests.support.faulty_store import FaultStore
 
 HEX = "[0-9a-f]{32}"
 

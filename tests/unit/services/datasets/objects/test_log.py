@@ -18,8 +18,8 @@ from app.services.datasets.objects.log import Aborted, Decided, PublishLog
 from app.services.datasets.objects.plan import NamedFile, Plan, Work
 from app.services.datasets.objects.stored_json import seal_json
 from app.storage.obstore_store import ObstoreStore, open_store
-from tests.seals import resealed, sealed
-from tests.stores import FaultStore
+from tests.support.checksummed_json import resealed, sealed
+from tests.support.faulty_store import FaultStore
 
 LAYOUT = Layout("d", 1)
 SCHEMA = Schema.from_json({"features": {"x": {"dtype": "int64"}}})

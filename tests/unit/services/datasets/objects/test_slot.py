@@ -18,8 +18,8 @@ from app.services.datasets.objects.slot import (
 from app.services.datasets.pieces.pieces import Piece, StoredPiece
 from app.storage.object_store import ObjectNotFound
 from app.storage.obstore_store import open_store
-from tests.seals import resealed, sealed
-from tests.stores import FaultStore
+from tests.support.checksummed_json import resealed, sealed
+from tests.support.faulty_store import FaultStore
 
 LAYOUT = Layout("d", 1)
 ID = "0123456789abcdef" * 2

@@ -12,8 +12,8 @@ from app.services.datasets.objects.stored_json import (
     read_again,
     seal_json,
 )
-from tests.seals import sealed
-from tests.stores import with_wrong_bit
+from tests.support.checksummed_json import sealed
+from tests.support.faulty_store import with_wrong_bit
 
 VALUE = {"nonce": "x", "n": [1, None], "a": "é"}
 SEALED = b'{"nonce":"x","n":[1,null],"a":"\\u00e9","crc32":"f550061e"}'

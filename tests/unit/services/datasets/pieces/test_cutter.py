@@ -11,7 +11,7 @@ from app.runtime.buffer_pool import BufferPool
 from app.runtime.streams import Buffer
 from app.services.datasets.pieces.cutter import RecordCutter
 from app.services.datasets.pieces.stream import piece_buffers
-from tests.frames import frame
+from tests.support.tfrecord_frames import frame
 
 
 def framed(*sizes: int) -> bytes:

@@ -15,7 +15,7 @@ from app.services.datasets.pieces import stream as stream_module
 from app.services.datasets.pieces.pieces import Piece, StoredPiece, stored_in
 from app.services.datasets.pieces.stream import LostData, PieceStream, load_piece, load_run
 from app.storage.obstore_store import ObstoreStore, open_store
-from tests.stores import FaultStore, Operation, When
+from tests.support.faulty_store import FaultStore, Operation, When
 
 
 @pytest.fixture

@@ -23,9 +23,9 @@ from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.objects.slot import Commit, read_slot
 from app.services.datasets.publish.dealing import Dealer, parse_dealt, serialize_dealt, taken_pieces
 from app.storage.obstore_store import ObstoreStore, open_store
-from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
-from tests.rows import SCHEMA, Client, store_rows
-from tests.stores import FaultStore, Killed, Operation, When, kill_at
+from tests.support.arrow_rows import arrow_schema, as_arrow, from_arrow
+from tests.support.dataset_rows import SCHEMA, Client, store_rows
+from tests.support.faulty_store import FaultStore, Killed, Operation, When, kill_at
 
 LAYOUT = Layout("d", 1)
 FRACTIONS = {"train": "0.7", "test": "0.2", "val": "0.1"}

@@ -23,10 +23,10 @@ from app.services.datasets.objects.stored_json import seal_json
 from app.services.datasets.pieces.pieces import Piece
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import ObstoreStore, open_store
-from tests import plans
-from tests.rows import Client
-from tests.seals import sealed
-from tests.stores import WRITES, FaultStore, KillAt, Killed, Operation, When
+from tests.support import publish_plans
+from tests.support.checksummed_json import sealed
+from tests.support.dataset_rows import Client
+from tests.support.faulty_store import WRITES, FaultStore, KillAt, Killed, Operation, When
 
 #: Two shards, an append in its slot and one in parts, a base, and a row of a rival throughout.
 LARGE = range(100, 500)
@@ -319,12 +319,12 @@ def planned(inner: ObstoreStore, options: PublishOptions, *, copies: bool) -> Pl
     client.append(LARGE, pad=1000)
     base = client.publish(options)
     client.append([2], pad=1)
-    changes = [plans.copying(base)] if copies else []
-    return plans.lay_down(client.datasets, *changes, options=options)
+    changes = [publish_plans.copying(base)] if copies else []
+    return publish_plans.lay_down(client.datasets, *changes, options=options)
 
 
 def execute(store: ObjectStore, plan: Plan) -> Manifest:
-    verdict = plans.executor(Client(store).datasets).execute(plan)
+    verdict = publish_plans.executor(Client(store).datasets).execute(plan)
     assert isinstance(verdict, Manifest)
     return verdict
 
@@ -373,6 +373,6 @@ def test_a_note_of_other_bytes_aborts() -> None:
     shard = plan.work.shards[0].file
     note = {"num_records": 1, "num_bytes": 1, "sha256": "0" * 64, "pieces": []}
     inner.put(f"d/_g1/log/2.done/{shard}", sealed(json.dumps(note).encode()))
-    verdict = plans.executor(Client(inner).datasets).execute(plan)
+    verdict = publish_plans.executor(Client(inner).datasets).execute(plan)
     assert isinstance(verdict, Aborted)
     assert "different bytes" in verdict.reason

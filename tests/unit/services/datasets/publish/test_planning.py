@@ -17,7 +17,7 @@ from app.errors import LimitExceeded, UnprocessableInput
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.pieces.pieces import Piece
 from app.services.datasets.publish.planning import SplitContent, base_shards, can_keep_shards, plan_shards
-from tests.rows import SCHEMA
+from tests.support.dataset_rows import SCHEMA
 
 FULL = BaseShard("full", 100, 80 * MIB)
 SHORT = BaseShard("short", 10, 3 * MIB)

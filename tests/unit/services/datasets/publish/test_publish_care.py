@@ -14,9 +14,9 @@ from app.services.datasets.objects.log import Aborted, Decided, PublishLog
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.objects.seen import Seen
 from app.storage.obstore_store import ObstoreStore
-from tests.rows import SCHEMA, Client
-from tests.seals import changed, sealed
-from tests.stores import FaultStore, Killed, Operation, When, kill_at
+from tests.support.checksummed_json import changed, sealed
+from tests.support.dataset_rows import SCHEMA, Client
+from tests.support.faulty_store import FaultStore, Killed, Operation, When, kill_at
 
 LAYOUT = Layout("d", 1)
 

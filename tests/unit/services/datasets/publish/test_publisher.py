@@ -30,9 +30,9 @@ from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.publish import executor, new_appends
 from app.storage.object_store import ObjectInfo, ObjectStore
 from app.storage.obstore_store import ObstoreStore
-from tests.rows import SCHEMA, Client
-from tests.seals import changed, resealed
-from tests.stores import FaultStore, Killed, Operation, When, keys, kill_at
+from tests.support.checksummed_json import changed, resealed
+from tests.support.dataset_rows import SCHEMA, Client
+from tests.support.faulty_store import FaultStore, Killed, Operation, When, keys, kill_at
 
 LAYOUT = Layout("d", 1)
 

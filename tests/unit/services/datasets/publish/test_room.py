@@ -8,9 +8,9 @@ from app.runtime.memory import MemoryPool
 from app.services.datasets.objects.layout import Layout
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.publish.room import Room
-from tests.plans import lay_down
-from tests.rows import Client
-from tests.stores import FaultStore, keys
+from tests.support.dataset_rows import Client
+from tests.support.faulty_store import FaultStore, keys
+from tests.support.publish_plans import lay_down
 
 LAYOUT = Layout("d", 1)
 #: A record longer than a part of an append, so that it takes several pieces.

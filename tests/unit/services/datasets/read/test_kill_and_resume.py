@@ -12,8 +12,8 @@ from app.runtime.budget import Budget
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.publish.shards import writer as shard_writer
 from app.storage.obstore_store import open_store
-from tests.arrow_rows import as_arrow
-from tests.rows import Client
+from tests.support.arrow_rows import as_arrow
+from tests.support.dataset_rows import Client
 
 ROWS = 1000
 #: The rows of another split, which has every fourth turn of a mixture.

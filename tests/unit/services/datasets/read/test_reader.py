@@ -17,10 +17,10 @@ from app.services.datasets.objects.layout import Layout, record_index
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.publish.shards import writer as shard_writer
 from app.storage.obstore_store import ObstoreStore, open_store
-from tests.arrow_rows import as_arrow
-from tests.rows import SCHEMA, Client
-from tests.seals import changed
-from tests.stores import WRITES, FaultStore
+from tests.support.arrow_rows import as_arrow
+from tests.support.checksummed_json import changed
+from tests.support.dataset_rows import SCHEMA, Client
+from tests.support.faulty_store import WRITES, FaultStore
 
 LAYOUT = Layout("d", 1)
 

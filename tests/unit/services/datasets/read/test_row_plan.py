@@ -16,9 +16,9 @@ from app.services.datasets.pieces.pieces import Piece, SplitPieces, StoredPiece
 from app.services.datasets.publish.shards import writer as shard_writer
 from app.services.datasets.read.row_plan import plan_rows
 from app.storage.obstore_store import open_store
-from tests.arrow_rows import as_arrow
-from tests.rows import Client
-from tests.stores import FaultStore
+from tests.support.arrow_rows import as_arrow
+from tests.support.dataset_rows import Client
+from tests.support.faulty_store import FaultStore
 
 
 def split_of(counts: list[int]) -> SplitPieces:

@@ -19,9 +19,9 @@ from app.runtime.streams import Buffer
 from app.services.datasets.pieces.pieces import Piece, SplitPieces, StoredPiece
 from app.services.datasets.read.stored_split import StoredSplit
 from app.storage.obstore_store import ObstoreStore, open_store
-from tests.arrow_rows import as_arrow
-from tests.rows import PADDED, SCHEMA, records
-from tests.unit.codecs.seam import encode
+from tests.support.arrow_rows import as_arrow
+from tests.support.dataset_rows import PADDED, SCHEMA, records
+from tests.support.format_cases import encode
 
 #: Pieces are read ahead as rows are drawn.
 POOL = ThreadPoolExecutor(1)

@@ -15,8 +15,8 @@ from app.services.datasets.objects.layout import Layout
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.read.tar import TarMember, VersionTar
 from app.storage.obstore_store import ObstoreStore, open_store
-from tests.rows import Client
-from tests.stores import FaultStore
+from tests.support.dataset_rows import Client
+from tests.support.faulty_store import FaultStore
 
 LAYOUT = Layout("d", 1)
 

@@ -23,10 +23,10 @@ from app.services.datasets.validate import range_stream
 from app.services.datasets.validate.problems import Problem, Problems
 from app.services.datasets.validate.shard_check import ShardCheck
 from app.storage.obstore_store import ObstoreStore, open_store
-from tests.frames import frame
-from tests.rows import SCHEMA, Client
-from tests.seals import changed
-from tests.stores import FaultStore, Operation, When
+from tests.support.checksummed_json import changed
+from tests.support.dataset_rows import SCHEMA, Client
+from tests.support.faulty_store import FaultStore, Operation, When
+from tests.support.tfrecord_frames import frame
 
 LAYOUT = Layout("d", 1)
 FIRST, SECOND = (f"d-train.tfrecord-0000{index}-of-00002" for index in range(2))

@@ -13,10 +13,10 @@ from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.publish.shards.writer import read_done
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import ObstoreStore, open_store
-from tests import plans
-from tests.readers import read_by_index
-from tests.rows import Client
-from tests.stores import FaultStore, Operation, When
+from tests.support import publish_plans
+from tests.support.dataset_rows import Client
+from tests.support.faulty_store import FaultStore, Operation, When
+from tests.support.shard_readers import read_by_index
 
 COMPRESSIONS: list[Compression] = ["none", "gzip", "zlib"]
 
@@ -33,7 +33,7 @@ def copied(
     client = Client(store)
     client.append([100], pad=1)
     options = PublishOptions(compression=compression, index=index)
-    return plans.publish(client.datasets, plans.copying(first), options=options)
+    return publish_plans.publish(client.datasets, publish_plans.copying(first), options=options)
 
 
 def check(store: ObstoreStore, first: Manifest, second: Manifest) -> None:
@@ -171,8 +171,8 @@ def test_a_plan_that_copies_what_the_base_does_not_have_is_corrupt() -> None:
     first = base(store)
     client = Client(store)
     client.append([1], pad=1)
-    plan = plans.lay_down(client.datasets, plans.copying(first))
+    plan = publish_plans.lay_down(client.datasets, publish_plans.copying(first))
     assert plan.work is not None
     shards = tuple(replace(shard, copy_of=shard.copy_of and "other") for shard in plan.work.shards)
     with pytest.raises(CorruptData, match="does not have"):
-        plans.executor(client.datasets).execute(replace(plan, work=replace(plan.work, shards=shards)))
+        publish_plans.executor(client.datasets).execute(replace(plan, work=replace(plan.work, shards=shards)))

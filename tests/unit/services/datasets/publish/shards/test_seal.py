@@ -17,7 +17,7 @@ from app.services.datasets.pieces.pieces import stored_in
 from app.services.datasets.pieces.stream import load_piece
 from app.services.datasets.publish.shards.seal import Sealed, seal
 from app.storage.obstore_store import open_store
-from tests.readers import inflate_piece
+from tests.support.shard_readers import inflate_piece
 
 COMPRESSIONS: list[Compression] = ["gzip", "zlib"]
 

@@ -24,10 +24,10 @@ from app.services.datasets.publish.shards.shuffle import ShuffledShard, Shuffled
 from app.services.datasets.publish.shards.source import ShardSource
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import ObstoreStore, open_store
-from tests import plans
-from tests.frames import frame
-from tests.readers import parse_frames, read_split
-from tests.rows import Client
+from tests.support import publish_plans
+from tests.support.dataset_rows import Client
+from tests.support.shard_readers import parse_frames, read_split
+from tests.support.tfrecord_frames import frame
 
 
 def stored(store: ObstoreStore, frames: Sequence[bytes]) -> SplitPieces:
@@ -200,12 +200,12 @@ def test_a_full_spool_publishes_nothing_and_a_larger_one_goes_on() -> None:
     inner = open_store("memory://")
     client = Client(inner)
     client.append(range(300), pad=30_000)
-    plan = plans.lay_down(client.datasets, options=PublishOptions(shuffle=True))
+    plan = publish_plans.lay_down(client.datasets, options=PublishOptions(shuffle=True))
     client.datasets._backend = replace(client.datasets._backend, spool=Spool(None, 2 * MIB))
     with pytest.raises(StorageFull):
-        plans.executor(client.datasets).execute(plan)
+        publish_plans.executor(client.datasets).execute(plan)
     assert client.datasets._backend.spool.used == 0
     assert not [info.key for info in inner.list("d/1.0.0")]
     client.datasets._backend = replace(client.datasets._backend, spool=Spool(None, 100 * MIB))
-    plans.executor(client.datasets).execute(plan)
+    publish_plans.executor(client.datasets).execute(plan)
     assert sorted(client.read()) == list(range(300))

@@ -16,7 +16,7 @@ from app.runtime.budget import Budget
 from app.services.datasets.pieces.pieces import Piece, SplitPieces, StoredPiece
 from app.services.datasets.publish.shards.source import ShardSource, iter_piece_blocks
 from app.storage.obstore_store import ObstoreStore, open_store
-from tests.frames import frame
+from tests.support.tfrecord_frames import frame
 
 
 @dataclass(frozen=True)

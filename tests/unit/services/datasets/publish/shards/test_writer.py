@@ -23,9 +23,9 @@ from app.services.datasets.publish.shards.writer import (
     write_shard,
 )
 from app.storage.obstore_store import ObstoreStore, open_store
-from tests.frames import frame
-from tests.seals import sealed
-from tests.stores import FaultStore
+from tests.support.checksummed_json import sealed
+from tests.support.faulty_store import FaultStore
+from tests.support.tfrecord_frames import frame
 
 
 def stored(store: ObstoreStore, payloads: Sequence[bytes], piece_bytes: int) -> SplitPieces:

@@ -10,8 +10,8 @@ RUN apt-get update && apt-get install -y --no-install-recommends binutils \
     && python3 -m venv /opt/shardsmith && python3 -m venv /opt/sbom
 WORKDIR /src
 # Dependencies before the source: this layer is reused until a lock changes.
-COPY requirements-image.lock docker/sbom.lock ./
-RUN /opt/shardsmith/bin/pip install --require-hashes --only-binary :all: -r requirements-image.lock \
+COPY locks/image.txt docker/sbom.lock ./
+RUN /opt/shardsmith/bin/pip install --require-hashes --only-binary :all: -r image.txt \
     && /opt/sbom/bin/pip install --require-hashes --only-binary :all: -r sbom.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY app ./app

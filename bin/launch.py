@@ -33,9 +33,9 @@ LOCK_FILE = ROOT / ".venv.lock"
 
 #: What `.venv` is made for -> the lock that it holds; each holds what those before it hold.
 LOCKS = {
-    "serve": ROOT / "requirements.lock",
-    "test": ROOT / "requirements-test.lock",
-    "all": ROOT / "requirements-dev.lock",
+    "serve": ROOT / "locks" / "serve.txt",
+    "test": ROOT / "locks" / "test.txt",
+    "all": ROOT / "locks" / "dev.txt",
 }
 SERVE = [str(VENV / "bin" / "shardsmith"), "serve"]
 PYTEST = [str(VENV_PYTHON), "-m", "pytest"]
@@ -115,7 +115,7 @@ def install(purpose: str) -> None:
     else:
         compilers = compile_kernels_for_tests()
     try:
-        say(f"Installing {lock.name} and compiling the kernels.")
+        say(f"Installing {lock.relative_to(ROOT)} and compiling the kernels.")
         pip("--require-hashes", "--no-build-isolation", "-r", str(lock))
         pip("--no-deps", "--no-build-isolation", "-e", str(ROOT))
         if purpose != "serve":

@@ -1,7 +1,7 @@
 """Runs every check of the code that starts no test: `lint.py [NAME ...]`; all of them without a name.
 
-All run even where one fails. What a check prints is shown if it fails; the budgets are always shown. The tools
-are those of the interpreter's environment.
+All run even where one fails. What a check prints is shown if it fails; the budgets are always shown. The
+tools are those of the environment of the interpreter.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@
     bin/lock --upgrade          ... taking the newest (also: --upgrade-package NAME)
     bin/lock --check            exit 1 unless all locks were made from this pyproject.toml
 
-`requirements-bench.lock` holds everything; `requirements-dev.lock` what `bin/test --all` and the linters
-need, with TensorFlow; `requirements-test.lock` what `bin/test` needs; `requirements-image.lock` what the
-container image holds; and `requirements.lock` what the service needs: all at the same versions. They are
-universal (every platform, every supported Python), hashed, and name no index. Writing needs uv
-(https://docs.astral.sh/uv/); checking needs Python alone.
+`locks/bench.txt` holds everything; `locks/dev.txt` what `bin/test --all` and `bin/lint` need, with
+TensorFlow; `locks/test.txt` what `bin/test` needs; `locks/image.txt` what the container image holds; and
+`locks/serve.txt` what the service needs: all at the same versions. They are universal (every platform, every
+supported Python), hashed, and name no index. Writing needs uv (https://docs.astral.sh/uv/); checking needs
+Python alone.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from typing import NoReturn
 ROOT = Path(__file__).resolve().parent.parent
 #: Lock -> what it holds; each is part of the one before.
 LOCKS = {
-    "requirements-bench.lock": ("--group", "bench", "--all-extras"),
-    "requirements-dev.lock": ("--group", "dev", "--all-extras"),
-    "requirements-test.lock": (
+    "locks/bench.txt": ("--group", "bench", "--all-extras"),
+    "locks/dev.txt": ("--group", "dev", "--all-extras"),
+    "locks/test.txt": (
         "--group",
         "test",
         "--extra",
@@ -40,7 +40,7 @@ LOCKS = {
         "--extra",
         "otel",
     ),
-    "requirements-image.lock": (
+    "locks/image.txt": (
         "--group",
         "build",
         "--extra",
@@ -50,7 +50,7 @@ LOCKS = {
         "--extra",
         "otel",
     ),
-    "requirements.lock": ("--group", "build", "--extra", "service"),
+    "locks/serve.txt": ("--group", "build", "--extra", "service"),
 }
 HEADER = """\
 # Made by bin/lock from pyproject.toml; do not edit.

@@ -135,7 +135,7 @@ def test_its_bill_of_materials_names_every_package(image: Image) -> None:
     bill = json.loads((image.root / "opt/shardsmith/sbom.cdx.json").read_text("utf-8"))
     assert bill["bomFormat"] == "CycloneDX"
     found = {(re.sub(r"[._]", "-", part["name"].lower()), part["version"]) for part in bill["components"]}
-    lock = (ROOT / "requirements-image.lock").read_text("utf-8")
+    lock = (ROOT / "locks/image.txt").read_text("utf-8")
     locked = set(re.findall(r"^([\w.-]+)==([^ \\]+)", lock, re.MULTILINE))
     assert {name for name, _ in locked - found} == {"setuptools", "wheel"}
     names = {part["name"] for part in bill["components"]}

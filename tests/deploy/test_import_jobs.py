@@ -77,7 +77,7 @@ def test_the_driver_on_ray_is_the_command() -> None:
 
 
 def test_ray_is_of_one_version_everywhere() -> None:
-    locked = re.findall(r"^ray==(\S+)", (ROOT / "requirements-dev.lock").read_text("utf-8"), re.MULTILINE)
+    locked = re.findall(r"^ray==(\S+)", (ROOT / "locks/dev.txt").read_text("utf-8"), re.MULTILINE)
     image = re.findall(
         r"^FROM rayproject/ray:([\d.]+)-", (IMPORTS / "ray/Dockerfile").read_text("utf-8"), re.MULTILINE
     )

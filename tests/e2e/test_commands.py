@@ -60,7 +60,7 @@ def pytest_terminal_summary(terminalreporter, config):
 
 def entries(*names: str) -> str:
     """The entries of the real lock for these packages."""
-    lock = (ROOT / "requirements-dev.lock").read_text(encoding="utf-8")
+    lock = (ROOT / "locks/dev.txt").read_text(encoding="utf-8")
     found = [re.search(rf"^{name}==.*\n(?: +--hash=.*\n)+", lock, re.MULTILINE) for name in names]
     return "".join(entry[0] for entry in found if entry is not None)
 
@@ -74,9 +74,9 @@ def make_checkout(folder: Path) -> Path:
         ("app/codecs/kernels.py", KERNELS),
         ("tests/conftest.py", CONFTEST),
         ("tests/test_one.py", "def test_one():\n    import shardsmith.main\n"),
-        ("requirements.lock", entries(*SERVE_NEEDS)),
-        ("requirements-test.lock", entries(*TEST_NEEDS)),
-        ("requirements-dev.lock", entries(*ALL_NEEDS)),
+        ("locks/serve.txt", entries(*SERVE_NEEDS)),
+        ("locks/test.txt", entries(*TEST_NEEDS)),
+        ("locks/dev.txt", entries(*ALL_NEEDS)),
     ):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -218,7 +218,7 @@ def test_an_interrupted_installation_starts_over(tmp_path: Path) -> None:
 
 def test_a_failed_installation_says_what_pip_said(tmp_path: Path) -> None:
     checkout = make_checkout(tmp_path / "clone")
-    lock = checkout / "requirements.lock"
+    lock = checkout / "locks/serve.txt"
     lock.write_text(re.sub(r"sha256:\w{8}", "sha256:00000000", lock.read_text("utf-8")), encoding="utf-8")
 
     status, out, err = run(checkout, "serve", cwd=tmp_path)

@@ -69,7 +69,7 @@ def load_targets() -> dict[str, Target]:
     try:
         import atheris
     except ImportError:
-        raise SystemExit("atheris is missing; requirements-dev.lock has it for Linux.") from None
+        raise SystemExit("atheris is missing; locks/dev.txt has it for Linux.") from None
 
     from app.codecs import kernels
 

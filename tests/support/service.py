@@ -93,7 +93,7 @@ def served_alone() -> Sequence[str]:
 
     The packages of the tests are here too, and numba takes scipy where it finds it, which no service has.
     """
-    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    lock = (ROOT / "locks/serve.txt").read_text(encoding="utf-8")
     served = {"shardsmith", *re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)}
     hidden = [
         package

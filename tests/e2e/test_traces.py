@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app import __version__
 from tests.e2e.collector import Collector, Recorded, collecting
 from tests.support.service import Service, free_port, ready
 from tests.support.waiting import wait_for
@@ -115,7 +116,11 @@ def test_the_service_names_itself(collector: Collector, client: httpx.Client) ->
     caller = Caller()
     client.get("/v1/forms", headers=caller.header)
     collector.trace(caller.trace_id, "GET /v1/forms")
-    wanted = {"service.name": "shardsmith", "deployment.environment.name": "test", "service.version": "0.1.0"}
+    wanted = {
+        "service.name": "shardsmith",
+        "service.version": __version__,
+        "deployment.environment.name": "test",
+    }
     assert wanted.items() <= collector.resource.items()
 
 

@@ -200,7 +200,7 @@ def _inexact(items: Items, index: int) -> ItemError:
 
 
 def _floats(items: Items, dtype: DType, reading: Reading) -> NDArray[Any]:
-    if reading.declared and items.has(TEXT_ITEM):
+    if items.has(TEXT_ITEM):
         items = _with_words(items)
     if (plain := _plain_floats(items, dtype)) is not None:
         return plain
@@ -242,14 +242,20 @@ def _plain_floats(items: Items, dtype: DType) -> NDArray[Any] | None:
 
 
 def _with_words(items: Items) -> Items:
-    """The items with NaN and infinities in place of the strings that name them."""
+    """The items with NaN and infinities in place of the strings that name them, up to any other string."""
+    if _word(items, int(np.argmax(items.kinds == TEXT_ITEM))) is None:
+        return items
     kinds, words = items.kinds.copy(), items.words.copy()
-    for index in np.flatnonzero(kinds == TEXT_ITEM).tolist():
-        value = _WORDS.get(items.tape.string(int(words[index])))
-        if value is not None:
-            kinds[index] = NONFINITE
-            words[index] = np.float64(value).view(np.uint64)
+    for index in np.flatnonzero(kinds == TEXT_ITEM):
+        if (value := _word(items, index)) is None:
+            break
+        kinds[index] = NONFINITE
+        words[index] = np.float64(value).view(np.uint64)
     return Items(items.tape, kinds, words)
+
+
+def _word(items: Items, index: int) -> float | None:
+    return _WORDS.get(items.tape.string(int(items.words[index])))
 
 
 def _as_doubles(
@@ -359,11 +365,14 @@ def _no_bytes(items: Items, index: int, dtype: DType) -> ItemError:
 def infer_dtype(items: Items, reading: Reading) -> DType:
     """The dtype of items that nobody declared: bool, int64, float64, text, bytes, or string for both.
 
-    Any decimal makes all of them float64. No items at all are float32, as in TensorFlow.
+    Any decimal makes all of them float64, and so do "NaN", "Infinity" and "-Infinity" if they are the only
+    strings. No items at all are float32, as in TensorFlow.
 
     Raises:
         ItemError: a mixture, or a null.
     """
+    if items.has(TEXT_ITEM) and not (read := _with_words(items)).has(TEXT_ITEM):
+        items = read
     found = items.found()
     if not found:
         return FLOAT32
@@ -388,7 +397,7 @@ def _mixed(items: Items) -> ItemError:
     return ItemError(
         index,
         f"{other.capitalize()} stands beside {name} in one array. "
-        'Numbers never mix with booleans or strings ("NaN" only where a float dtype is declared).',
+        'Numbers never mix with booleans or strings, except "NaN", "Infinity" and "-Infinity".',
         "mixed_types",
     )
 

@@ -1,7 +1,8 @@
 """float64 values for a FloatList, which holds float32: rounded to nearest as TensorFlow does, or refused.
 
-Where nobody declared float64, a value may be rounded as long as float32 still tells it from values that are
-1 apart: up to 2^24. What is larger has to be exact. `RecordsEncodeOptions` makes the rule stricter or drops
+Where nobody declared float64, a value may be rounded if float32 distinguishes it from values that are 1
+apart: up to 2^24. A larger value has to be exact, or the number that the shortest digits of its float32 are
+read as: JSON and CSV of a float32 have these digits. `RecordsEncodeOptions` makes the rule stricter or drops
 it.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from ....domain.feature import Feature
@@ -82,7 +84,14 @@ def _find_refused(
         return changed
     if options.lossy:
         return changed & np.isinf(floats)
-    return changed & (np.abs(values) > _EXACT_UP_TO)
+    refused = changed & (np.abs(values) > _EXACT_UP_TO)
+    refused[refused] = values[refused] != _read_digits(floats[refused])
+    return refused
+
+
+def _read_digits(floats: NDArray[np.float32]) -> NDArray[np.float64]:
+    """What the shortest digits of each are read as; NaN for an infinity."""
+    return np.array(orjson.loads(orjson.dumps(floats, option=orjson.OPT_SERIALIZE_NUMPY)), np.float64)
 
 
 def _error(

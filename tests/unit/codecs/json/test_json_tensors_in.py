@@ -172,7 +172,8 @@ def test_large_texts_are_read_as_small_ones_are() -> None:
         ("[[], [1]]", "ragged", "/1"),
         ('{"instances": [[1], [2, 3]]}', "ragged", "/instances/1"),
         ("[true, 1]", "mixed_types", "/1"),
-        ('[1, "NaN"]', "mixed_types", "/1"),
+        ('[1, "NaN", "nan"]', "mixed_types", "/1"),
+        ('[true, "NaN"]', "mixed_types", "/1"),
         ("[[1, 2], [3, true]]", "mixed_types", "/1/1"),
         ('[true, {"b64": ""}]', "mixed_types", "/1"),
         ('{"inputs": {"a/b~": [1, "x"]}}', "mixed_types", "/inputs/a~1b~0/1"),
@@ -324,7 +325,9 @@ def test_a_negative_zero_keeps_its_sign_in_a_float(dtype: DType) -> None:
         ("bare", b'{"dtype": "int8", "data": [NaN]}', "type_mismatch"),
         ("bare", b"[1e400]", "out_of_range"),
         ("bare", b"[null]", "null_value"),
-        ("error", b'["NaN", 1.5]', "mixed_types"),
+        ("error", b'["NaN", 1.5]', "float64[2] [nan, 1.5]"),
+        ("error", b'["NaN", "Infinity"]', "float64[2] [nan, inf]"),
+        ("error", b'["NaN", "Infinity", ""]', "string[3] [b'NaN', b'Infinity', b'']"),
     ],
 )
 def test_nonfinite_values_as_asked_for(nonfinite: Any, text: bytes, expected: str) -> None:

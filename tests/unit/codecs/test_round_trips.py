@@ -61,7 +61,7 @@ def values_in(body: bytes, form: FormName, dropped: tuple[str, ...] = ()) -> lis
     assert isinstance(found, Rows)
     rows = []
     for row in found.rows:
-        names = {name: name.removesuffix(".npy") if form == "tar" else name for name in row}
+        names = {name: name.partition(".")[0] if form == "tar" else name for name in row}
         given = {name for name in row if row[name] is not None} - {*dropped, "__key__"}
         rows.append([(names[name], _comparable(row[name], form)) for name in sorted(given)])
     return rows

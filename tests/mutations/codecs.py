@@ -1,0 +1,285 @@
+"""Faults of formats and of how values are read: app/codecs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.entry import Mutation, Patch
+
+MUTATIONS: Final = (
+    Mutation(
+        id="csv-integer-beyond-2-53",
+        where="POST /v1/records/serialize, CSV to TFRecord",
+        given="a column that is declared float64, with the field 9007199254740993",
+        right="422 inexact_integer: float64 does not hold it",
+        wrong="200, and the value is 9007199254740992",
+        patch=Patch("app/codecs/csv/fields.py", "(integers > exact)", "(integers > exact + 1)"),
+        tests=("tests/unit/codecs/test_csv.py",),
+    ),
+    Mutation(
+        id="csv-error-row-of-nullable-column",
+        where="POST /v1/records/serialize, CSV to TFRecord",
+        given="a nullable int64 column: an empty field in row 0, and a word in row 1",
+        right="400 with row 1",
+        wrong="400 with row 0: rows without a field are not counted",
+        patch=Patch(
+            "app/codecs/csv/fields.py",
+            "error.index if present is None else int(np.flatnonzero(present)[error.index])",
+            "error.index",
+        ),
+        tests=("tests/unit/codecs/test_csv.py",),
+    ),
+    Mutation(
+        id="csv-empty-line-of-one-column",
+        where="POST /v1/records/serialize, CSV to any format",
+        given="a CSV of one column with an empty line between two values",
+        right="three rows, of which the second has no value",
+        wrong="two rows: one is lost",
+        patch=Patch(
+            "app/codecs/csv/lines.py", "ignore_empty_lines=self._width > 1", "ignore_empty_lines=True"
+        ),
+        tests=("tests/unit/codecs/test_csv.py",),
+    ),
+    Mutation(
+        id="csv-negative-zero",
+        where="POST /v1/records/serialize, CSV to TFRecord",
+        given="a column that is declared float64, with the fields -0 and 1.5",
+        right="-0.0, with its sign",
+        wrong="0.0",
+        patch=Patch(
+            "app/codecs/csv/fields.py",
+            "doubles[kinds == NEGATIVE_ZERO] = -0.0",
+            "doubles[kinds == NEGATIVE_ZERO] = 0.0",
+        ),
+        tests=("tests/unit/codecs/test_csv.py",),
+    ),
+    Mutation(
+        id="libsvm-late-index-equals-size",
+        where="POST /v1/records/serialize, LibSVM to any format",
+        given="a row after the first 1,000 with an index equal to the size that those have",
+        right="409 with that row: the index is beyond the feature",
+        wrong="200: an index outside of the shape is stored",
+        patch=Patch(
+            "app/codecs/csv/libsvm.py", "(wrong := block.indices >= size)", "(wrong := block.indices > size)"
+        ),
+        tests=("tests/unit/codecs/test_libsvm.py",),
+    ),
+    Mutation(
+        id="json-integer-beyond-2-53",
+        where="POST /v1/records/serialize, JSON to TFRecord",
+        given="a feature that is declared float64, with the integer 9007199254740993",
+        right="422 inexact_integer",
+        wrong="200, and the value is 9007199254740992",
+        patch=Patch(
+            "app/codecs/json/items.py", "if np.abs(exact).max() < limit:", "if np.abs(exact).max() <= limit:"
+        ),
+        tests=("tests/unit/codecs/test_json_kinds.py",),
+    ),
+    Mutation(
+        id="json-text-of-2-64",
+        where="POST /v1/records/serialize, JSON to TFRecord",
+        given='a feature that is declared uint64, with the digits "18446744073709551616" in a string',
+        right="422 out_of_range",
+        wrong="200, and the value is 0",
+        patch=Patch(
+            "app/codecs/json/items.py",
+            "[not INT64.bounds[0] <= number < 1 << 64 for",
+            "[not INT64.bounds[0] <= number <= 1 << 64 for",
+        ),
+        tests=("tests/unit/codecs/test_json_kinds.py",),
+    ),
+    Mutation(
+        id="ndjson-error-offset-in-second-block",
+        where="POST /v1/records/serialize, NDJSON to any format",
+        given="a line that is not JSON, after several MiB of good lines",
+        right="400 with the offset of the fault in the body",
+        wrong="400 with the offset in the block that was read last",
+        patch=Patch(
+            "app/codecs/json/rows/row_texts.py",
+            "offset = lines.offset + int(lines.starts[index]) + (error",
+            "offset = int(lines.starts[index]) + (error",
+        ),
+        tests=("tests/unit/codecs/test_json_rows.py",),
+    ),
+    Mutation(
+        id="json-nan-next-to-infinity",
+        where="POST /v1/tensors/parse, to JSON with nonfinite=string",
+        given="the values NaN and Infinity in one tensor",
+        right='"NaN" and "Infinity"',
+        wrong='"NaN" twice',
+        patch=Patch(
+            "app/codecs/json/write.py", "if np.isnan(nonfinite).all() or", "if np.isnan(nonfinite).any() or"
+        ),
+        tests=("tests/unit/codecs/test_json_tensors_out.py",),
+    ),
+    Mutation(
+        id="arrow-sparse-index-at-dimension",
+        where="POST /v1/records/serialize, Arrow to TFRecord",
+        given="a sparse feature of shape [4] with the index 4",
+        right="422 index_out_of_bounds",
+        wrong="200: readers of the file fail",
+        patch=Patch(
+            "app/codecs/arrow/columns.py",
+            "(coordinates >= np.array(self.feature.shape))",
+            "(coordinates > np.array(self.feature.shape))",
+        ),
+        tests=("tests/unit/codecs/test_arrow.py",),
+    ),
+    Mutation(
+        id="parquet-page-checksum",
+        where="POST /v1/records/serialize, Parquet to any format",
+        given="a file with page checksums, in which one bit of a page was flipped",
+        right="400 invalid_parquet",
+        wrong="200 with another value",
+        patch=Patch(
+            "app/codecs/arrow/parquet.py",
+            "page_checksum_verification=True",
+            "page_checksum_verification=False",
+        ),
+        tests=("tests/unit/codecs/test_parquet.py",),
+    ),
+    Mutation(
+        id="arrow-float-2-63-as-int64",
+        where="POST /v1/records/serialize, Arrow to TFRecord",
+        given="a column of float64 with 9223372036854775808.0, declared int64",
+        right="422 out_of_range with the row",
+        wrong="200, and the value is -9223372036854775808",
+        patch=Patch("app/codecs/convert.py", "(wide < float(high + 1))", "(wide <= float(high))"),
+        tests=("tests/unit/codecs/test_convert.py",),
+    ),
+    Mutation(
+        id="arrow-last-full-batch",
+        where="POST /v1/records/serialize, to Arrow with batch=2 and drop_remainder=true",
+        given="four rows that arrive in two blocks of two",
+        right="two batches of two rows",
+        wrong="one batch: the last one is full, and is left out",
+        patch=Patch(
+            "app/codecs/columns.py",
+            "while rows.num_rows - first >= missing:",
+            "while rows.num_rows - first > missing:",
+        ),
+        tests=("tests/unit/codecs/test_columns.py",),
+    ),
+    Mutation(
+        id="npy-fortran-order-of-strings",
+        where="POST /v1/tensors/serialize, NPY to any format",
+        given="an array of strings of shape [2, 3] in Fortran order",
+        right="the strings in the order of their indices",
+        wrong="the strings in the order of the file",
+        patch=Patch(
+            "app/codecs/arrays/npy.py",
+            "if header.fortran_order and num_axes(header.shape) > 1:",
+            "if header.fortran_order and num_axes(header.shape) > 2:",
+        ),
+        tests=("tests/unit/codecs/test_array_tensors.py",),
+    ),
+    Mutation(
+        id="safetensors-arrays-that-overlap",
+        where="POST /v1/tensors/serialize, safetensors to any format",
+        given="two arrays whose data_offsets share bytes",
+        right="400 invalid_safetensors",
+        wrong="200: the same bytes are two arrays",
+        patch=Patch(
+            "app/codecs/arrays/safetensors.py", "if entry.begin != position:", "if entry.begin > position:"
+        ),
+        tests=("tests/unit/codecs/test_array_tensors.py",),
+    ),
+    Mutation(
+        id="zip-duplicate-member",
+        where="POST /v1/records/serialize, a ZIP archive to TFRecord",
+        given="an archive with two files of the same name",
+        right="422 duplicate_member",
+        wrong="200 with two rows of one key",
+        patch=Patch(
+            "app/codecs/archives/zip.py",
+            "return self._archive.getinfo(info.filename) is not info",
+            "return False",
+        ),
+        tests=("tests/unit/codecs/test_zip.py",),
+    ),
+    Mutation(
+        id="gzip-body-cut-short",
+        where="POST /v1/records/serialize, NDJSON in gzip to any format",
+        given="a gzip body without its last bytes, cut after a whole line",
+        right="400 truncated",
+        wrong="200 with the rows up to the cut",
+        patch=Patch(
+            "app/codecs/compression/inflate.py",
+            "and self._inflater.needs_input and not self._fill():\n",
+            "and self._inflater.needs_input and not self._fill():\n"
+            "                return b''\n"
+            "            if not n:\n",
+        ),
+        tests=("tests/unit/codecs/test_tfrecord.py",),
+    ),
+    Mutation(
+        id="png-chunk-checksum",
+        where="POST /v1/tensors/serialize, PNG to any format",
+        given="a PNG in which a bit of its palette was flipped",
+        right="400 not_an_image: the checksum of a chunk is wrong",
+        wrong="200 with another colour",
+        patch=Patch(
+            "app/codecs/images/header.py", "if crc32(content, crc32(kind)) != checksum:", "if not kind:"
+        ),
+        tests=("tests/unit/codecs/images/test_header.py",),
+    ),
+    Mutation(
+        id="rounded-rows-in-second-batch",
+        where="POST /v1/records/serialize, to TFRecord with float64 values",
+        given="a value that float32 rounds, in a row after the first batch",
+        right="the report names the number of that row in the body",
+        wrong="the report names its number in the batch",
+        patch=Patch(
+            "app/codecs/messages/examples/float_lists.py", "return found + self.first_row", "return found"
+        ),
+        tests=("tests/unit/codecs/test_rounding.py",),
+    ),
+    Mutation(
+        id="nan-is-not-rounded",
+        where="POST /v1/records/serialize, to TFRecord with lossy=error",
+        given="float64 values of which one is NaN and the others are exact in float32",
+        right="200: NaN is stored as it is",
+        wrong="422: NaN would change",
+        patch=Patch("app/codecs/messages/examples/float_lists.py", "changed &= ~np.isnan(values)", "pass"),
+        tests=("tests/unit/codecs/test_rounding.py",),
+    ),
+    Mutation(
+        id="tensorproto-last-string-is-repeated",
+        where="POST /v1/tensors/parse, TensorProto to any format",
+        given="a TensorProto of shape [4] with the strings a and bc",
+        right="a, bc, bc, bc",
+        wrong="a, bc, and then the first one again",
+        patch=Patch(
+            "app/codecs/messages/tensor_proto/values.py",
+            "strings.data[end - last_size :]",
+            "strings.data[:last_size]",
+        ),
+        tests=("tests/unit/codecs/test_tensor_messages.py",),
+    ),
+    Mutation(
+        id="features-json-of-nullable-class-label",
+        where="GET /v1/datasets/{dataset}/versions/{version}/files/features.json",
+        given="a feature with class names that rows may lack",
+        right="an optional Scalar: TFDS has no optional ClassLabel",
+        wrong="a ClassLabel: TFDS fails at the first row without it",
+        patch=Patch(
+            "app/codecs/schemas/features_write.py",
+            "return is_one and not feature.nullable and",
+            "return is_one and",
+        ),
+        tests=("tests/unit/codecs/schemas/test_features_json.py",),
+    ),
+    Mutation(
+        id="large-negative-integer-then-float",
+        where="POST /v1/datasets/{dataset}/records?evolve=true",
+        given="the inferred int64 -16777217, and afterwards a decimal for the same feature",
+        right="409: float32 does not hold all integers that are stored",
+        wrong="201: the version holds -16777216.0",
+        patch=Patch(
+            "app/codecs/records/large_integers.py",
+            "(int(values.min()) >= -_ALL_EXACT and",
+            "(",
+        ),
+        tests=("tests/unit/services/datasets/append/test_widening.py",),
+    ),
+)

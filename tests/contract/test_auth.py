@@ -67,6 +67,22 @@ def test_each_route_takes_the_scope_of_the_table_and_no_other(
             assert (problem["code"], problem["required_scope"]) == ("insufficient_scope", needed)
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("DELETE", ""),
+        ("POST", "/collect"),
+        ("DELETE", f"/imports/{'0' * 32}"),
+        ("DELETE", "/versions/1.0.0"),
+        ("POST", "/versions/1.0.0/abort"),
+    ],
+)
+def test_removing_anything_needs_admin(client: httpx.Client, method: str, path: str) -> None:
+    for scope in ("read", "write"):
+        answer = client.request(method, f"/v1/datasets/nothing{path}", headers=as_(FOR_SCOPE[scope]))
+        assert (answer.status_code, answer.json()["required_scope"]) == (403, "admin")
+
+
 def test_a_page_that_is_refused_says_who_is_signed_in(client: httpx.Client) -> None:
     """Or nobody could sign out there, and in with another token."""
     for token, path, status in [

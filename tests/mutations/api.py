@@ -16,9 +16,9 @@ MUTATIONS: Final = (
         patch=Patch(
             "app/api/auth/middleware.py",
             "if name != text and not principal.owns(name):",
-            "if name != text and not principal.owns(text):",
+            "if name != text and not name:",
         ),
-        tests=("tests/contract/test_auth.py",),
+        tests=("tests/contract/test_auth.py::test_the_schema_of_another_tenant_cannot_be_taken",),
     ),
     Mutation(
         id="collection-needs-admin",
@@ -31,7 +31,7 @@ MUTATIONS: Final = (
             '"/v1/datasets/{dataset}/collect": {"POST": "admin"}',
             '"/v1/datasets/{dataset}/collect": {"POST": "write"}',
         ),
-        tests=("tests/contract/test_auth.py",),
+        tests=("tests/contract/test_auth.py::test_removing_anything_needs_admin",),
     ),
     Mutation(
         id="retry-after-of-append-in-progress",
@@ -44,7 +44,7 @@ MUTATIONS: Final = (
             "if status in (429, 503) or isinstance(error, errors.InProgress):",
             "if status in (429, 503):",
         ),
-        tests=("tests/contract/test_faults.py",),
+        tests=("tests/unit/api/test_problems.py",),
     ),
     Mutation(
         id="range-of-the-last-bytes",
@@ -118,6 +118,8 @@ MUTATIONS: Final = (
         right="Connection: close, so that the client opens the next one elsewhere",
         wrong="the connection is kept, and its next request is cut off",
         patch=Patch("app/api/http1/receiving.py", "            and not self.others.leaving\n", ""),
-        tests=("tests/unit/api/http1/test_connections.py",),
+        tests=(
+            "tests/unit/api/http1/test_connections.py::test_leaving_process_closes_a_connection_after_its_next_response",
+        ),
     ),
 )

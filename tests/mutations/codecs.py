@@ -14,7 +14,7 @@ MUTATIONS: Final = (
         right="422 inexact_integer: float64 does not hold it",
         wrong="200, and the value is 9007199254740992",
         patch=Patch("app/codecs/csv/fields.py", "(integers > exact)", "(integers > exact + 1)"),
-        tests=("tests/unit/codecs/test_csv.py",),
+        tests=("tests/unit/codecs/csv/test_csv.py",),
     ),
     Mutation(
         id="csv-error-row-of-nullable-column",
@@ -27,7 +27,7 @@ MUTATIONS: Final = (
             "error.index if present is None else int(np.flatnonzero(present)[error.index])",
             "error.index",
         ),
-        tests=("tests/unit/codecs/test_csv.py",),
+        tests=("tests/unit/codecs/csv/test_csv.py",),
     ),
     Mutation(
         id="csv-empty-line-of-one-column",
@@ -38,7 +38,7 @@ MUTATIONS: Final = (
         patch=Patch(
             "app/codecs/csv/lines.py", "ignore_empty_lines=self._width > 1", "ignore_empty_lines=True"
         ),
-        tests=("tests/unit/codecs/test_csv.py",),
+        tests=("tests/unit/codecs/csv/test_csv.py",),
     ),
     Mutation(
         id="csv-negative-zero",
@@ -51,7 +51,7 @@ MUTATIONS: Final = (
             "doubles[kinds == NEGATIVE_ZERO] = -0.0",
             "doubles[kinds == NEGATIVE_ZERO] = 0.0",
         ),
-        tests=("tests/unit/codecs/test_csv.py",),
+        tests=("tests/unit/codecs/csv/test_csv.py",),
     ),
     Mutation(
         id="libsvm-late-index-equals-size",
@@ -62,18 +62,7 @@ MUTATIONS: Final = (
         patch=Patch(
             "app/codecs/csv/libsvm.py", "(wrong := block.indices >= size)", "(wrong := block.indices > size)"
         ),
-        tests=("tests/unit/codecs/test_libsvm.py",),
-    ),
-    Mutation(
-        id="json-integer-beyond-2-53",
-        where="POST /v1/records/serialize, JSON to TFRecord",
-        given="a feature that is declared float64, with the integer 9007199254740993",
-        right="422 inexact_integer",
-        wrong="200, and the value is 9007199254740992",
-        patch=Patch(
-            "app/codecs/json/items.py", "if np.abs(exact).max() < limit:", "if np.abs(exact).max() <= limit:"
-        ),
-        tests=("tests/unit/codecs/test_json_kinds.py",),
+        tests=("tests/unit/codecs/csv/test_libsvm.py",),
     ),
     Mutation(
         id="json-text-of-2-64",
@@ -86,7 +75,7 @@ MUTATIONS: Final = (
             "[not INT64.bounds[0] <= number < 1 << 64 for",
             "[not INT64.bounds[0] <= number <= 1 << 64 for",
         ),
-        tests=("tests/unit/codecs/test_json_kinds.py",),
+        tests=("tests/unit/codecs/json/test_json_kinds.py",),
     ),
     Mutation(
         id="ndjson-error-offset-in-second-block",
@@ -99,18 +88,7 @@ MUTATIONS: Final = (
             "offset = lines.offset + int(lines.starts[index]) + (error",
             "offset = int(lines.starts[index]) + (error",
         ),
-        tests=("tests/unit/codecs/test_json_rows.py",),
-    ),
-    Mutation(
-        id="json-nan-next-to-infinity",
-        where="POST /v1/tensors/parse, to JSON with nonfinite=string",
-        given="the values NaN and Infinity in one tensor",
-        right='"NaN" and "Infinity"',
-        wrong='"NaN" twice',
-        patch=Patch(
-            "app/codecs/json/write.py", "if np.isnan(nonfinite).all() or", "if np.isnan(nonfinite).any() or"
-        ),
-        tests=("tests/unit/codecs/test_json_tensors_out.py",),
+        tests=("tests/unit/codecs/json/test_json_rows.py",),
     ),
     Mutation(
         id="arrow-sparse-index-at-dimension",
@@ -123,7 +101,7 @@ MUTATIONS: Final = (
             "(coordinates >= np.array(self.feature.shape))",
             "(coordinates > np.array(self.feature.shape))",
         ),
-        tests=("tests/unit/codecs/test_arrow.py",),
+        tests=("tests/unit/codecs/arrow/test_arrow.py::test_what_the_schema_does_not_hold_is_refused",),
     ),
     Mutation(
         id="parquet-page-checksum",
@@ -136,7 +114,7 @@ MUTATIONS: Final = (
             "page_checksum_verification=True",
             "page_checksum_verification=False",
         ),
-        tests=("tests/unit/codecs/test_parquet.py",),
+        tests=("tests/unit/codecs/arrow/test_parquet.py::test_a_flipped_bit_in_a_page_with_a_checksum",),
     ),
     Mutation(
         id="arrow-float-2-63-as-int64",
@@ -158,7 +136,7 @@ MUTATIONS: Final = (
             "while rows.num_rows - first >= missing:",
             "while rows.num_rows - first > missing:",
         ),
-        tests=("tests/unit/codecs/test_columns.py",),
+        tests=("tests/unit/codecs/test_columns.py::test_rows_stay_in_order_in_batches_of_one_size",),
     ),
     Mutation(
         id="npy-fortran-order-of-strings",
@@ -171,18 +149,7 @@ MUTATIONS: Final = (
             "if header.fortran_order and num_axes(header.shape) > 1:",
             "if header.fortran_order and num_axes(header.shape) > 2:",
         ),
-        tests=("tests/unit/codecs/test_array_tensors.py",),
-    ),
-    Mutation(
-        id="safetensors-arrays-that-overlap",
-        where="POST /v1/tensors/serialize, safetensors to any format",
-        given="two arrays whose data_offsets share bytes",
-        right="400 invalid_safetensors",
-        wrong="200: the same bytes are two arrays",
-        patch=Patch(
-            "app/codecs/arrays/safetensors.py", "if entry.begin != position:", "if entry.begin > position:"
-        ),
-        tests=("tests/unit/codecs/test_array_tensors.py",),
+        tests=("tests/unit/codecs/arrays/test_array_tensors.py::test_npy_is_the_same_however_it_arrives",),
     ),
     Mutation(
         id="zip-duplicate-member",
@@ -195,7 +162,7 @@ MUTATIONS: Final = (
             "return self._archive.getinfo(info.filename) is not info",
             "return False",
         ),
-        tests=("tests/unit/codecs/test_zip.py",),
+        tests=("tests/unit/codecs/archives/test_zip.py",),
     ),
     Mutation(
         id="gzip-body-cut-short",
@@ -210,29 +177,18 @@ MUTATIONS: Final = (
             "                return b''\n"
             "            if not n:\n",
         ),
-        tests=("tests/unit/codecs/test_tfrecord.py",),
+        tests=("tests/unit/codecs/messages/test_tfrecord.py",),
     ),
     Mutation(
-        id="png-chunk-checksum",
-        where="POST /v1/tensors/serialize, PNG to any format",
-        given="a PNG in which a bit of its palette was flipped",
-        right="400 not_an_image: the checksum of a chunk is wrong",
-        wrong="200 with another colour",
-        patch=Patch(
-            "app/codecs/images/header.py", "if crc32(content, crc32(kind)) != checksum:", "if not kind:"
-        ),
-        tests=("tests/unit/codecs/images/test_header.py",),
-    ),
-    Mutation(
-        id="rounded-rows-in-second-batch",
+        id="lossy-value-in-second-batch",
         where="POST /v1/records/serialize, to TFRecord with float64 values",
-        given="a value that float32 rounds, in a row after the first batch",
-        right="the report names the number of that row in the body",
-        wrong="the report names its number in the batch",
+        given="a value that float32 does not hold, in a row after the first batch",
+        right="422 lossy_encoding with the number of that row in the body",
+        wrong="422 lossy_encoding with its number in the batch",
         patch=Patch(
             "app/codecs/messages/examples/float_lists.py", "return found + self.first_row", "return found"
         ),
-        tests=("tests/unit/codecs/test_rounding.py",),
+        tests=("tests/unit/codecs/messages/test_message_writing.py",),
     ),
     Mutation(
         id="nan-is-not-rounded",
@@ -241,20 +197,7 @@ MUTATIONS: Final = (
         right="200: NaN is stored as it is",
         wrong="422: NaN would change",
         patch=Patch("app/codecs/messages/examples/float_lists.py", "changed &= ~np.isnan(values)", "pass"),
-        tests=("tests/unit/codecs/test_rounding.py",),
-    ),
-    Mutation(
-        id="tensorproto-last-string-is-repeated",
-        where="POST /v1/tensors/parse, TensorProto to any format",
-        given="a TensorProto of shape [4] with the strings a and bc",
-        right="a, bc, bc, bc",
-        wrong="a, bc, and then the first one again",
-        patch=Patch(
-            "app/codecs/messages/tensor_proto/values.py",
-            "strings.data[end - last_size :]",
-            "strings.data[:last_size]",
-        ),
-        tests=("tests/unit/codecs/test_tensor_messages.py",),
+        tests=("tests/unit/codecs/messages/test_message_writing.py",),
     ),
     Mutation(
         id="features-json-of-nullable-class-label",
@@ -280,6 +223,8 @@ MUTATIONS: Final = (
             "(int(values.min()) >= -_ALL_EXACT and",
             "(",
         ),
-        tests=("tests/unit/services/datasets/append/test_widening.py",),
+        tests=(
+            "tests/unit/services/datasets/append/test_widening.py::test_an_integer_that_float32_does_not_hold_stays_one",
+        ),
     ),
 )

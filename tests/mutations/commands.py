@@ -18,7 +18,9 @@ MUTATIONS: Final = (
             "done = self._steps_done if steps_done is None else steps_done",
             "done = self._steps_done",
         ),
-        tests=("tests/contract/test_http_feed.py",),
+        tests=(
+            "tests/contract/test_http_feed.py::test_a_state_says_what_was_trained_not_what_was_read_ahead",
+        ),
     ),
     Mutation(
         id="client-waits-as-long-as-it-is-told",
@@ -40,10 +42,10 @@ MUTATIONS: Final = (
         right="exit status 5",
         wrong="exit status 1",
         patch=Patch("app/cli/failures.py", "    errors.Conflict: 5,\n", ""),
-        tests=("tests/unit/cli/test_datasets.py",),
+        tests=("tests/unit/cli/test_datasets.py::test_rows_go_in_and_come_out",),
     ),
     Mutation(
-        id="put-of-the-same-file-with-other-options",
+        id="put-of-the-same-file-to-another-split",
         where="shardsmith put DATASET FILE, then again with another --split",
         given="the same file to the splits train and test",
         right="the rows are stored in both splits",
@@ -53,7 +55,7 @@ MUTATIONS: Final = (
             "repr([dataset, split, read_as, sorted(options.items())])",
             "repr([dataset, read_as, sorted(options.items())])",
         ),
-        tests=("tests/unit/cli/test_datasets.py",),
+        tests=("tests/unit/cli/test_datasets.py::test_a_file_is_stored_once_however_often_it_is_put",),
     ),
     Mutation(
         id="exit-status-of-a-stopped-import",
@@ -64,6 +66,6 @@ MUTATIONS: Final = (
         patch=Patch(
             "app/cli/importing.py", 'if status.state == "stopped":', 'if status.state == "cancelled":'
         ),
-        tests=("tests/unit/test_cli_import.py",),
+        tests=("tests/unit/cli/test_import.py::test_a_range_that_cannot_be_read_is_named",),
     ),
 )

@@ -18,7 +18,9 @@ MUTATIONS: Final = (
             "secrets.token_hex(16) if request.key is None else id_of_key(request.key)",
             "secrets.token_hex(16)",
         ),
-        tests=("tests/unit/services/datasets/append/test_appends.py",),
+        tests=(
+            "tests/unit/services/datasets/append/test_appends.py::test_the_same_key_and_body_again_give_the_first_result",
+        ),
     ),
     Mutation(
         id="append-key-with-other-rows",
@@ -29,7 +31,7 @@ MUTATIONS: Final = (
         patch=Patch(
             "app/services/datasets/append/result.py", "if slot.digest != digest:", "if not slot.digest:"
         ),
-        tests=("tests/unit/services/datasets/append/test_appends.py",),
+        tests=("tests/unit/services/datasets/append/test_appends.py::test_a_key_is_good_for_one_body",),
     ),
     Mutation(
         id="grouped-appends-of-two-splits",
@@ -42,7 +44,7 @@ MUTATIONS: Final = (
             "key = (destination.layout, destination.step, split)",
             'key = (destination.layout, destination.step, "")',
         ),
-        tests=("tests/unit/services/datasets/append/test_groups.py",),
+        tests=("tests/unit/services/datasets/append/test_groups.py::test_splits_have_groups_of_their_own",),
     ),
     Mutation(
         id="stored-block-checksum",
@@ -68,23 +70,25 @@ MUTATIONS: Final = (
             "commits = [commit for commit in commits if commit.append_id not in options.exclude]",
             "commits = list(commits)",
         ),
-        tests=("tests/unit/services/datasets/publish/test_publisher.py",),
+        tests=("tests/unit/services/datasets/publish/test_publish_care.py",),
     ),
     Mutation(
         id="division-in-second-block",
         where="POST /v1/datasets/{dataset}/versions?fractions=",
         given="an append of several stored blocks, divided by the place of rows",
-        right="each row is in the split that was counted for it, and none is lost",
-        wrong="rows of later blocks are counted as if their block began the append",
+        right="each row is in the split that its place in the append decides",
+        wrong="rows of later blocks are missing from their splits, or there twice",
         patch=Patch(
             "app/services/datasets/publish/dealing.py",
             "        row += stored.piece.num_records\n",
             "",
         ),
-        tests=("tests/unit/services/datasets/publish/test_dealing.py",),
+        tests=(
+            "tests/unit/services/datasets/publish/test_dealing.py::test_rows_of_later_blocks_are_divided_by_their_place_in_the_append",
+        ),
     ),
     Mutation(
-        id="collection-leaves-deleted-version-a-day",
+        id="collection-leaves-deleted-version-an-hour",
         where="POST /v1/datasets/{dataset}/collect",
         given="a version that was deleted a moment ago",
         right="its files stay until the grace period is over: readers may be at them",
@@ -118,7 +122,7 @@ MUTATIONS: Final = (
             "elif inflated.num_members > 1:",
             "elif inflated.num_members > 2:",
         ),
-        tests=("tests/unit/services/datasets/validate/test_validator.py",),
+        tests=("tests/unit/services/datasets/validate/test_validator.py::test_gzip_of_two_members_is_told",),
     ),
     Mutation(
         id="search-of-text-at-the-end",

@@ -1,4 +1,4 @@
-"""Faults of values and rules that know no input and no output: app/domain."""
+"""Faults of values and rules without input or output: app/domain."""
 
 from __future__ import annotations
 

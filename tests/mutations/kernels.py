@@ -14,7 +14,7 @@ MUTATIONS: Final = (
         right="422 out_of_range",
         wrong="200, and the value is 0",
         patch=Patch("app/codecs/kernels/json/number.py", "_UINT64_LAST = 5", "_UINT64_LAST = 6"),
-        tests=("tests/unit/codecs/kernels/json/test_number.py",),
+        tests=("tests/unit/codecs/json/test_json_kinds.py::test_faulty_values_of_every_kind",),
         uncompiled=True,
     ),
     Mutation(
@@ -26,7 +26,7 @@ MUTATIONS: Final = (
         patch=Patch(
             "app/codecs/kernels/number_fields.py", "elif significand < _SIGN:", "elif significand <= _SIGN:"
         ),
-        tests=("tests/unit/codecs/kernels/test_number_fields.py",),
+        tests=("tests/unit/codecs/csv/test_csv.py",),
         uncompiled=True,
     ),
     Mutation(
@@ -40,7 +40,9 @@ MUTATIONS: Final = (
             "        and _has_crc(data, three + third, crc_3)\n",
             "",
         ),
-        tests=("tests/unit/codecs/kernels/messages/test_framing.py",),
+        tests=(
+            "tests/unit/codecs/messages/test_tfrecord.py::test_every_flipped_bit_is_found_with_its_record_and_offset",
+        ),
         uncompiled=True,
     ),
     Mutation(
@@ -54,7 +56,7 @@ MUTATIONS: Final = (
             "high = 0x9F if lead == 0xED else",
             "high = 0xBF if lead == 0xED else",
         ),
-        tests=("tests/unit/codecs/kernels/test_utf8.py",),
+        tests=("tests/unit/codecs/json/test_json_kinds.py::test_faulty_values_of_every_kind",),
         uncompiled=True,
     ),
     Mutation(

@@ -18,7 +18,9 @@ MUTATIONS: Final = (
             "if sig == signal.SIGTERM and self._delay_s:",
             "if sig == signal.SIGINT and self._delay_s:",
         ),
-        tests=("tests/e2e/test_shutdown.py",),
+        tests=(
+            "tests/e2e/test_serve.py::test_it_is_unready_at_once_and_takes_connections_until_others_have_seen_it",
+        ),
     ),
     Mutation(
         id="metrics-count-each-cut-request",
@@ -31,6 +33,6 @@ MUTATIONS: Final = (
             "_cut_requests[key[0], cut] = _cut_requests.get((key[0], cut), 0) + 1",
             "_cut_requests[key[0], cut] = 1",
         ),
-        tests=("tests/e2e/test_metrics.py",),
+        tests=("tests/e2e/test_metrics.py::test_an_upload_that_is_cut_is_counted_with_its_cause",),
     ),
 )

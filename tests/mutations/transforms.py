@@ -8,15 +8,17 @@ from tests.mutations.entry import Mutation, Patch
 
 MUTATIONS: Final = (
     Mutation(
-        id="cast-of-2-63-to-int64",
-        where="POST /v1/records/serialize with the transform cast",
-        given="the float64 9223372036854775808.0, cast to int64",
-        right="422: it is beyond the range of int64",
-        wrong="200, and the value is -9223372036854775808",
+        id="resize-to-the-nearest-pixel",
+        where="POST /v1/records/serialize with the transform resize",
+        given="an image of five pixels in a row, resized to two with method=nearest",
+        right="pixels 1 and 3, as in TensorFlow",
+        wrong="pixels 1 and 4",
         patch=Patch(
-            "app/transforms/numbers.py", "wide >= float(limits.max + 1)", "wide > float(limits.max + 1)"
+            "app/transforms/images/resize.py",
+            "nearest: Ints = np.minimum(np.floor(centers)",
+            "nearest: Ints = np.minimum(np.round(centers)",
         ),
-        tests=("tests/unit/transforms/test_apply.py",),
+        tests=("tests/unit/transforms/test_apply.py::test_what_steps_make_of_rows",),
     ),
     Mutation(
         id="bucketize-on-a-boundary",
@@ -27,7 +29,7 @@ MUTATIONS: Final = (
         patch=Patch(
             "app/transforms/numbers.py", 'values.astype(kind), "right")', 'values.astype(kind), "left")'
         ),
-        tests=("tests/unit/transforms/test_apply.py",),
+        tests=("tests/unit/transforms/test_apply.py::test_what_steps_make_of_rows",),
     ),
     Mutation(
         id="transform-error-row-in-second-batch",
@@ -36,7 +38,9 @@ MUTATIONS: Final = (
         right="422 with the number of that row in the body",
         wrong="422 with its number in the batch",
         patch=Patch("app/transforms/apply.py", "            begin += batch.num_rows\n", ""),
-        tests=("tests/unit/transforms/test_apply.py",),
+        tests=(
+            "tests/unit/transforms/test_apply.py::test_row_of_an_error_in_a_later_batch_is_that_in_the_input",
+        ),
     ),
     Mutation(
         id="quantize-just-below-a-half",
@@ -49,7 +53,7 @@ MUTATIONS: Final = (
             "_HALF = np.nextafter(np.float32(0.5), np.float32(0))",
             "_HALF = np.float32(0.5)",
         ),
-        tests=("tests/unit/codecs/kernels/test_quantize.py",),
+        tests=("tests/unit/transforms/test_apply.py::test_what_steps_make_of_rows",),
         uncompiled=True,
     ),
 )

@@ -39,6 +39,20 @@ def test_room_is_shared_and_given_back(tmp_path: Path) -> None:
     assert spool.used == 0
 
 
+def test_share_of_a_request_is_used_up_piece_by_piece(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, 40)
+    with spool.open_share() as body, spool.open_share(beside=7) as response:
+        body.append(b"1234")
+        body.append(b"567")
+        with pytest.raises(SpoolFull) as caught:
+            body.append(b"8901")
+        assert caught.value.code == "spool_full"
+        body.append(b"890")
+        with pytest.raises(SpoolFull):
+            response.append(b"1234")
+        assert (body.size, spool.used) == (10, 10)
+
+
 def test_nothing_is_left_on_the_disk(tmp_path: Path) -> None:
     with Spool(tmp_path, 1000).open() as file:
         file.append(b"x" * 100)

@@ -73,6 +73,8 @@ CASES: list[Case] = [
     ),
     ({"step": "quantize", "dtype": "uint8", "scale": 1}, [0.5, 1.5, 2.4], (), "float32", [1, 2, 2]),
     ({"step": "quantize", "dtype": "int8", "scale": 1}, [-0.5, -1.5], (), "float32", [-1, -2]),
+    # Just below a half: half itself, added in float32, would make 1 of it.
+    ({"step": "quantize", "dtype": "int8", "scale": 1}, [0.49999997, -0.49999997], (), "float32", [0, 0]),
     (
         {"step": "quantize", "dtype": "int16", "scale": [1, 0.5], "zero_point": [0, 3]},
         [[2, 2], [-1, 0]],
@@ -98,6 +100,14 @@ CASES: list[Case] = [
         "int32",
         [[[1, 2]], [[1, 2], [3, 4]]],
     ),
+    (
+        {"step": "resize", "size": [1, 2], "method": "nearest"},
+        [[[[0], [1], [2], [3], [4]]]],
+        (1, 5, 1),
+        "uint8",
+        [[[[1], [3]]]],
+    ),
+    ({"step": "resize", "size": [1, 4]}, [[[[0], [8]]]], (1, 2, 1), "float32", [[[[0], [2], [6], [8]]]]),
     ({"step": "flatten"}, [[[1, 2]], [[3], [4]]], (None, None), "int32", [[1, 2], [3, 4]]),
     ({"step": "transpose"}, [[[1, 2]], [[3], [4]]], (None, None), "int32", [[[1], [2]], [[3, 4]]]),
     (
@@ -301,6 +311,16 @@ def test_pieces_keep_the_number_of_a_row(images: ImageProcesses) -> None:
     with pytest.raises(UnprocessableInput) as caught:
         transform([{"step": "crop_to_bounding_box", **box}], rows, (None, 600, 3), "uint8", images)
     assert caught.value.location.row == 27
+
+
+def test_row_of_an_error_in_a_later_batch_is_that_in_the_input(images: ImageProcesses) -> None:
+    feature, good = column_of([1.0, 2.0, 3.0], (), "float64")
+    _, bad = column_of([4.0, float("nan")], (), "float64")
+    schema = with_transforms(Schema((feature,)), {"x": json.dumps([{"step": "cast", "dtype": "int32"}])})
+    work = apply_transforms(Records(schema, iter([Batch(3, (good,)), Batch(2, (bad,))])), images, Budget())
+    with pytest.raises(UnprocessableInput) as caught:
+        list(work.batches)
+    assert (caught.value.code, caught.value.location.row) == ("transform_failed", 4)
 
 
 def test_memory_is_charged_and_given_back(images: ImageProcesses) -> None:

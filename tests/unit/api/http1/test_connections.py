@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from app.api.http1.connections import Connections
 from app.api.http1.limits import ConnectionLimits
 from app.api.http1.protocol import HardenedProtocol
-from tests.support.asgi_server import answer_with, echo, problem_of, read_answer, served
+from tests.support.asgi_server import answer_with, echo, problem_of, read_answer, read_to_end, served
 from tests.support.waiting import wait_for
 
 GET = b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -76,6 +76,17 @@ def test_idle_connections_keep_nobody_out(loop: str) -> None:
             connection.sendall(GET % b"")
             assert read_answer(connection)[1] == b"GET / x|"
         assert sorted(has_ended(one) for one in idle) == [False, True]
+
+
+def test_leaving_process_closes_a_connection_after_its_next_response() -> None:
+    with served(echo) as server, server.connect() as connection:
+        connection.sendall(GET % b"first")
+        assert read_answer(connection)[1] == b"GET /first x|"
+        server.protocol.others.leaving = True
+        connection.sendall(GET % b"second")
+        answer = read_to_end(connection)
+        assert b"\r\nconnection: close\r\n" in answer.lower()
+        assert answer.endswith(b"GET /second x|")
 
 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])

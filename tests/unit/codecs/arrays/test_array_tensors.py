@@ -128,13 +128,14 @@ def test_npy_reads_all_that_numpy_saves(array: Any, fortran: bool) -> None:
 
 @pytest.mark.parametrize("code", [">c16", ">i2", "<f4", "?", "<U2", "S3", ">U2"])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_npy_is_the_same_however_it_arrives(code: str, order: Any) -> None:
-    array = np.asarray(np.arange(24).reshape(2, 3, 4) % 2, order=order).astype(code)
+@pytest.mark.parametrize("shape", [(4, 6), (2, 3, 4)])
+def test_npy_is_the_same_however_it_arrives(code: str, order: Any, shape: tuple[int, ...]) -> None:
+    array = np.asarray(np.arange(24).reshape(shape) % 5 % 2, order=order).astype(code)
     [found] = read("npy", npy(array))
     expected = array.ravel().tolist()
     if array.dtype.kind == "U":
         expected = [text.encode() for text in expected]
-    assert (found.shape, found.values) == ((2, 3, 4), expected)
+    assert (found.shape, found.values) == (shape, expected)
 
 
 LITERAL = header("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }" + " " * 58 + "\n")

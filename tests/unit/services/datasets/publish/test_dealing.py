@@ -60,6 +60,16 @@ def test_rows_are_dealt_out_by_append_and_place(client: Client) -> None:
     assert min(map(len, one.values())) > 20
 
 
+def test_rows_of_later_blocks_are_divided_by_their_place_in_the_append(
+    client: Client, inner: ObstoreStore
+) -> None:
+    append_id = client.append(range(24), pad=2 * MIB, key="a").append_id
+    assert len(commit_of(inner, append_id).pieces) > 2
+    client.publish(DIVIDED)
+    division = Division("train", FRACTIONS)
+    assert by_split(client) == expected(append_id, list(range(24)), division)
+
+
 def test_rows_of_other_splits_and_of_the_base_stay(client: Client) -> None:
     client.append(range(100), key="a")
     client.append([1000], split="test")

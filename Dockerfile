@@ -13,7 +13,7 @@ WORKDIR /src
 COPY locks/image.txt docker/sbom.lock ./
 RUN /opt/shardsmith/bin/pip install --require-hashes --only-binary :all: -r image.txt \
     && /opt/sbom/bin/pip install --require-hashes --only-binary :all: -r sbom.lock
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml setup.py README.md LICENSE ./
 COPY app ./app
 RUN /opt/shardsmith/bin/pip install --no-deps --no-build-isolation .
 COPY docker ./docker

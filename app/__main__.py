@@ -1,6 +1,9 @@
 """`python -m shardsmith`: serve as the environment says."""
 
-from .launch import run
+from .cli import explain_missing_packages
 
 if __name__ == "__main__":
-    run()
+    with explain_missing_packages():
+        from .launch import run
+
+        run()

@@ -227,7 +227,7 @@ def test_it_works_with_httpx_and_numpy_alone(service: Service, tmp_path: Path) -
 
     checkout = tmp_path / "checkout"
     shutil.copytree(ROOT / "app", checkout / "app", ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("LICENSE", "README.md", "pyproject.toml"):
+    for file in ("LICENSE", "README.md", "pyproject.toml", "setup.py"):
         shutil.copy(ROOT / file, checkout)
     run("-m", "pip", "install", "--quiet", f"{checkout}[client]")
     installed = {package["name"] for package in json.loads(run("-m", "pip", "list", "--format=json"))}

@@ -1,4 +1,4 @@
-"""What surrounds the code: package list, locks, image, composition, and the wheel used by a stranger."""
+"""What surrounds the code: locks, image, composition, and the wheel and the sdist used elsewhere."""
 
 import hashlib
 import json
@@ -10,6 +10,8 @@ import sysconfig
 import tomllib
 import venv
 import zipfile
+from email import message_from_bytes
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +24,6 @@ from app.settings import refuse_unknown
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-
-
-def test_every_package_is_listed() -> None:
-    folders = sorted(path.parent.relative_to(ROOT) for path in (ROOT / "app").rglob("__init__.py"))
-    packages = [".".join(("shardsmith", *folder.parts[1:])) for folder in folders]
-    assert PYPROJECT["tool"]["setuptools"]["packages"] == packages
 
 
 def test_the_licence_is_the_one_that_is_named() -> None:
@@ -292,22 +288,115 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     shutil.copytree(ROOT / "app", source / "app", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*command, "--wheel-dir", folder, source], check=True)
-    [built] = folder.glob("*.whl")
-    return built
+    return build_wheel(source, folder)
+
+
+def build_wheel(source: Path, folder: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "wheel", "--verbose", "--no-deps", "--no-build-isolation"]
+    built = subprocess.run(
+        [*command, "--wheel-dir", folder, source], capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stdout
+    assert "absent from the" not in built.stdout, "setuptools found a folder that setup.py did not"
+    [made] = folder.glob("*.whl")
+    return made
+
+
+def modules_and_pages(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
 
 
 def test_wheel_holds_every_module_and_page_and_nothing_else(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        names = {name for name in archive.namelist() if ".dist-info/" not in name}
     sources = [*(ROOT / "app").rglob("*.py"), *(ROOT / "app" / "api" / "ui").glob("*s/*.*")]
-    assert names == {
+    assert modules_and_pages(wheel) == {
         *(f"shardsmith/{path.relative_to(ROOT / 'app')}" for path in sources),
         "shardsmith/py.typed",
     }
+
+
+def metadata_of(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        return message_from_bytes(archive.read(name))
+
+
+def links(markdown: str) -> list[str]:
+    return re.findall(r"\]\(([^)]*)\)", markdown)
+
+
+def test_readme_of_the_wheel_has_no_link_that_needs_the_repository(wheel: Path) -> None:
+    metadata = metadata_of(wheel)
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    readme = str(metadata.get_payload())
+    assert "# Shardsmith" in readme
+    assert [link for link in links(readme) if not link.startswith("https://")] == []
+
+
+def test_readme_links_lead_to_the_public_repository(tmp_path: Path) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "__init__.py").write_text('__version__ = "1.2.3"\n', "utf-8")
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "x"\ndynamic = ["version", "readme"]\n[project.urls]\nSource = "https://git.example/x"\n'
+        '[tool.setuptools]\npackage-dir = { "shardsmith" = "app" }\n',
+        "utf-8",
+    )
+    (tmp_path / "README.md").write_text(
+        "![Map](docs/a.svg) [Page](docs/b.md#part) [Far](https://example.org) [Here](#here)", "utf-8"
+    )
+    shutil.copy(ROOT / "setup.py", tmp_path)
+    command = [sys.executable, "setup.py", "--quiet", "--long-description"]
+    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert shown.split() == [
+        "![Map](https://git.example/x/raw/v1.2.3/docs/a.svg)",
+        "[Page](https://git.example/x/blob/v1.2.3/docs/b.md#part)",
+        "[Far](https://example.org)",
+        "[Here](#here)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (("-m", "shardsmith"), "is not installed. Install what the command line and the service need"),
+        (("-c", "import shardsmith.cli; shardsmith.cli.main()"), "pip install 'shardsmith[service]'"),
+        (("-c", "import shardsmith.client"), "Install it with: pip install 'shardsmith[client]'"),
+    ],
+)
+def test_missing_extra_is_named(wheel: Path, tmp_path: Path, command: tuple[str, ...], sentence: str) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    # Without site-packages.
+    ended = subprocess.run(
+        [sys.executable, "-S", *command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert sentence in ended.stderr.splitlines()[-1]
+    assert ended.stderr.count("Traceback") == ("client" in command[-1])
+    assert "During handling" not in ended.stderr
+
+
+@pytest.mark.tools
+def test_wheel_can_be_built_from_the_sdist_which_has_all_that_is_in_the_checkout(
+    wheel: Path, tmp_path: Path
+) -> None:
+    made = [".*", "*.egg-info", "__pycache__", "node_modules", "target", "cargo", "Cargo.lock"]
+    checkout = tmp_path / "checkout"
+    shutil.copytree(ROOT, checkout, ignore=shutil.ignore_patterns(*made, "build", "dist", "data"))
+    build = "import setuptools.build_meta as backend; backend.build_sdist('made')"
+    subprocess.run([sys.executable, "-c", build], cwd=checkout, capture_output=True, check=True)
+    [sdist] = (checkout / "made").glob("*.tar.gz")
+    shutil.unpack_archive(sdist, tmp_path / "sdist", filter="data")
+    [source] = (tmp_path / "sdist").iterdir()
+
+    there = {path.relative_to(source) for path in source.rglob("*") if path.is_file()}
+    wanted = {path.relative_to(checkout) for path in checkout.rglob("*") if path.is_file()}
+    assert {path for path in wanted - there if path.parts[0] not in ("made", "shardsmith.egg-info")} == set()
+    targets = [link.partition("#")[0] for link in links((source / "README.md").read_text("utf-8"))]
+    assert [target for target in targets if "://" not in target and not (source / target).exists()] == []
+    assert modules_and_pages(build_wheel(source, tmp_path)) == modules_and_pages(wheel)
 
 
 SERVE_ONE_REQUEST = """

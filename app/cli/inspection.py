@@ -14,7 +14,7 @@ import click
 from ..codecs.array import Array
 from ..codecs.columns import Batch, Records
 from ..codecs.options import RecordsEncodeOptions
-from ..codecs.sniff import Sniffed
+from ..codecs.sniff import TFRECORD_OF_BYTES, Sniffed
 from ..domain.limits import MIB
 from ..domain.schema import Schema
 from ..errors import InputError
@@ -73,6 +73,7 @@ class Report:
         }
         if is_rows:
             schema = None if found.schema is None else found.schema.to_json()
+            document["message"] = "bytes" if sniffed.as_bytes else sniffed.message
             document |= {"num_records": found.num_records, "schema": schema, "features": found.features}
             document["rows"] = self.rows
         else:
@@ -117,12 +118,15 @@ class _Inspection:
             if not source.is_read_again or self._given.get("message") is not None:
                 raise error.fault from None
             self._print(printable(f"Its records are shown as bytes: {detail_of(error.fault)}"))
-            return self._look(run, source, {**self._given, "message": "bytes"}, fault=error.fault)
+            fault = None if error.are_others else error.fault
+            return self._look(run, source, {**self._given, "message": "bytes"}, fault=fault)
 
     def _look(self, run: Run, source: Source, given: Given, *, fault: InputError | None = None) -> Report:
         with run.open(source, is_shown=not self._head) as opened:
             found = open_input(opened, given)
             refuse_inapplicable(given, found.sniffed.form, found.sniffed.kind)
+            if given is not self._given and fault is None:
+                found = replace(found, sniffed=TFRECORD_OF_BYTES)
             report = Report(source.name, source.size, Findings(found.sniffed, fault=fault))
             self._title(report, found.sniffed)
             if found.sniffed.kind == "records":
@@ -318,10 +322,12 @@ def validate(names: Sequence[str], *, as_json: bool, given: Given) -> int:
         if found.is_damaged:
             status = status or DAMAGED_FILE
         if as_json:
-            kept = ("input", "num_bytes", "format", "num_records", "lost", "fault")
+            kept = ("input", "num_bytes", "format", "message", "num_records", "lost", "fault")
             documents.append({key: value for key, value in report.to_json().items() if key in kept})
             continue
         count = "" if found.num_records is None else f", {count_text(found.num_records, 'row')}"
+        if found.sniffed is not None and found.sniffed.as_bytes:
+            count += " of bytes"
         verdict = "damaged" if found.is_damaged else "good"
         form = "unknown" if found.sniffed is None else found.sniffed.form
         click.echo(printable(f"{report.name}: {verdict} ({form}{count})"))

@@ -9,21 +9,26 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from collections import deque
 from contextlib import suppress
 from typing import Any, Final, Literal
 
 from ..domain.immutable import immutable
-from ..domain.limits import KIB
+from ..domain.limits import KIB, MIB, Limits
 from ..domain.schema import Message
-from ..errors import InputError, UnknownForm
+from ..errors import InputError, MalformedInput, UnknownForm
+from ..runtime.budget import Budget
 from .compression import zstd
 from .compression.inflate import WBITS, Container
 from .compression.tfrecord import detect_compression
 from .forms import RECORDS_CODECS, TENSOR_CODECS, FormName
 from .images.header import read_header
 from .kernels.messages.framing import HEADER_BYTES
+from .messages.example import parse_example
 from .messages.framing import frame_header
 from .messages.protobuf import LENGTH_DELIMITED, VARINT, parse_varint
+from .messages.tensor_proto.fields import read_tensor_fields
+from .options import RecordsDecodeOptions
 
 #: The bytes that are looked at.
 HEAD_BYTES: Final = 64 * KIB
@@ -79,6 +84,7 @@ _DELIMITERS: Final = ",\t;|"
 _MOST_DTYPE: Final = 132
 #: Members of a tensor as JSON.
 _TENSOR_MEMBERS: Final = frozenset({"dtype", "datatype", "data"})
+_BY_CHECKSUM: Final = "by the checksum of its first record's length"
 
 
 @immutable()
@@ -101,6 +107,15 @@ class Sniffed:
     message: Message | None = None
     as_bytes: bool = False
     delimiter: str = ","
+
+
+#: A file of other messages, or of none.
+TFRECORD_OF_BYTES: Final = Sniffed(
+    "tfrecord",
+    "records",
+    reason=f"{_BY_CHECKSUM}; its records are not Examples: each is a row of bytes",
+    as_bytes=True,
+)
 
 
 def form_of_name(name: str) -> tuple[FormName | None, Container | None]:
@@ -209,13 +224,28 @@ def _tfrecord(head: bytes) -> Sniffed | None:
     size = int.from_bytes(head[:8], "little")
     if len(head) < HEADER_BYTES or size >= 2**40 or frame_header(size) != head[:HEADER_BYTES]:
         return None
-    reason = "by the checksum of its first record's length"
-    what = _message_of(head[HEADER_BYTES : HEADER_BYTES + size], size)
+    payload = head[HEADER_BYTES : HEADER_BYTES + size]
+    what = _message_of(payload, size)
+    if what == "bytes" or (len(payload) == size and not _is_message(payload, what)):
+        return TFRECORD_OF_BYTES
     if what == "tensor":
-        return Sniffed("tfrecord", "tensors", reason=reason)
-    if what == "bytes":
-        return Sniffed("tfrecord", "records", reason=reason, as_bytes=True)
-    return Sniffed("tfrecord", "records", reason=reason, message=what)
+        return Sniffed("tfrecord", "tensors", reason=_BY_CHECKSUM)
+    return Sniffed("tfrecord", "records", reason=_BY_CHECKSUM, message=what)
+
+
+def _is_message(payload: bytes, what: Literal["example", "sequence_example", "tensor"]) -> bool:
+    """Whether it can be read as this message, or would be one with other values."""
+    budget = Budget(Limits(max_decoded_bytes=MIB))
+    try:
+        if what == "tensor":
+            read_tensor_fields(memoryview(payload), budget, offset=0)
+        else:
+            deque(parse_example(payload, RecordsDecodeOptions(message=what), budget).batches, maxlen=0)
+    except MalformedInput:
+        return False
+    except InputError as error:
+        return error.code != "not_an_example"
+    return True
 
 
 def _message_of(payload: bytes, size: int) -> Literal["example", "sequence_example", "tensor", "bytes"]:

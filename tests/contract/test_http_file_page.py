@@ -55,6 +55,7 @@ FILES = {
     "rows.arrow": (of_arrow(), "arrow", "ann"),
     "rows.parquet": (of_parquet(), "parquet", "ann"),
     "any.tfrecord": (frame(b"\xff\x01") + frame(b"\xff\x02"), "tfrecord", "ff 01"),
+    "other.tfrecord": (frame(b"\x0a\x00\x12\x02hi"), "its records are not Examples", "0a 00 12 02"),
     "array.npy": (of_numpy(), "npy", "as a picture"),
     "arrays.npz": (of_npz(), "npz", "1, 1"),
     "arrays.safetensors": (

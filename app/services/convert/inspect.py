@@ -18,7 +18,7 @@ from ...codecs.sniff import Sniffed
 from ...domain.limits import MIB
 from ...domain.losses import Losses
 from ...domain.schema import Schema
-from ...errors import InputError
+from ...errors import InputError, MalformedInput
 from ...runtime.budget import Budget
 from .describe import describe_tensors, find_lengths_of, survey_records
 from .distribution import Detail
@@ -33,11 +33,14 @@ class NotMessages(Exception):
 
     Attributes:
         fault: what is wrong with the one that is none.
+        are_others: the first record is not such a message either, so that the file holds other messages.
     """
 
     def __init__(self, fault: InputError) -> None:
         super().__init__(fault)
         self.fault = fault
+        is_other = isinstance(fault, MalformedInput) or fault.code == "not_an_example"
+        self.are_others = is_other and fault.location.row == 0
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from app.cli.commands import main
 from app.cli.conversion import Target
 from app.cli.screen.terminal import printable, shorten, table, width_of
+from tests.support.feature_values import field
 from tests.support.images import encode
 from tests.support.tfrecord_frames import frame
 
@@ -267,6 +268,21 @@ def test_a_record_that_is_no_example_among_examples_is_damage(command: str) -> N
     hostile = frame(example("a\x1b[31m", 1)) + frame(example("a\x1b[31m", "x"))
     Path("mixed.tfrecord").write_bytes(hostile)
     assert "\x1b" not in shardsmith(command, "mixed.tfrecord").output
+
+
+@pytest.mark.parametrize("size", [0, 70_000])
+def test_a_file_of_other_messages_is_sound_and_has_rows_of_bytes(size: int) -> None:
+    """Also where the first record is longer than what tells the format of a file."""
+    record = b"\x0a\x00\x12\x02hi" + field(0x1A, b"x" * size)
+    Path("other.tfrecord").write_bytes(frame(record) + frame(b"\x0a\x00"))
+    result = done("inspect", "other.tfrecord")
+    assert "all of it can be read, every checksum holds" in result.stdout
+    assert "its records are not Examples" in result.stdout
+    found = inspected("other.tfrecord")
+    assert (found["message"], found["num_records"], found["fault"]) == ("bytes", 2, None)
+    assert found["schema"]["features"]["value"]["dtype"] == "bytes"
+    assert done("validate", "other.tfrecord").stdout == "other.tfrecord: good (tfrecord, 2 rows of bytes)\n"
+    assert json.loads(done("validate", "--json", "other.tfrecord").stdout)["message"] == "bytes"
 
 
 @pytest.mark.parametrize("name", ["row", "row.pb"])

@@ -9,6 +9,8 @@ import pytest
 
 from app.codecs.sniff import HEAD_BYTES, form_of_name, sniff
 from app.errors import UnknownForm
+from tests.support.example_messages import entry, floats, ints
+from tests.support.feature_values import field
 from tests.support.tfrecord_frames import frame
 
 
@@ -56,6 +58,28 @@ def test_the_first_record_of_a_tfrecord_tells_what_they_are() -> None:
     assert (sniff(EXAMPLE).message, sniff(SEQUENCE).message) == ("example", "sequence_example")
     assert sniff(frame(b"\xff\xff")).as_bytes
     assert sniff(frame(b"\nplain text\n")).as_bytes
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"\x0a\x00\x12\x02hi",  # two fields that a SequenceExample has, the second one with text in it
+        b"\x0a\x05\x0a\x03abc",  # a message in a message, as the features of an Example are
+        b"\x0a\x05\x0a\x03abc\x12\x01x",
+        b"\x08\x01\x12\x02\x12\x09",  # the dtype of a TensorProto, and no shape
+    ],
+)
+def test_records_that_look_like_messages_and_are_not_are_bytes(record: bytes) -> None:
+    found = sniff(frame(record) + frame(record))
+    assert (found.kind, found.as_bytes, found.message) == ("records", True, None)
+    assert "its records are not Examples" in found.reason
+
+
+def test_a_message_with_a_fault_is_a_message() -> None:
+    of_two_kinds = field(0x0A, entry(b"x", ints(1) + floats(1.0)))
+    assert sniff(frame(of_two_kinds)).message == "example"
+    resource = b"\x08\x14\x12\x00"  # a TensorProto of a dtype that is not read
+    assert sniff(frame(resource)).kind == "tensors"
 
 
 def test_compression_around_a_format_is_told() -> None:

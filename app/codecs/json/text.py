@@ -31,6 +31,11 @@ _SURROGATES: Final = re.compile(
 _NON_FINITE_TOKEN: Final = re.compile(rf"{_STRING}|(NaN|-?Infinity)", re.DOTALL)
 _LONG_INTEGER: Final = re.compile(rf"{_STRING}|(-?[0-9]{{500,}})", re.DOTALL)
 _KEY_OR_BRACKET: Final = re.compile(rf"({_STRING})(\s*:)?|[{{}}\[\]]", re.DOTALL)
+#: What Python 3.13 says at a comma before a bracket -> what 3.11 and 3.12 say at the bracket.
+_TRAILING_COMMAS: Final = {
+    "Illegal trailing comma before end of array": "Expecting value",
+    "Illegal trailing comma before end of object": "Expecting property name enclosed in double quotes",
+}
 
 
 #: Characters of a text that is read in less than a tenth of a second.
@@ -234,5 +239,7 @@ def _integer_too_large(text: str) -> UnprocessableInput:
 
 
 def _invalid(text: str, error: json.JSONDecodeError) -> MalformedInput:
-    what = error.msg.removesuffix(" at") if text.strip() else "the text is empty"
-    return MalformedInput(f"Not JSON: {what}.", code="invalid_json", offset=_byte_offset(text, error.pos))
+    what, position = error.msg.removesuffix(" at") if text.strip() else "the text is empty", error.pos
+    if what in _TRAILING_COMMAS:
+        what, position = _TRAILING_COMMAS[what], len(text) - len(text[position + 1 :].lstrip())
+    return MalformedInput(f"Not JSON: {what}.", code="invalid_json", offset=_byte_offset(text, position))

@@ -76,6 +76,8 @@ def test_the_values_are_those_that_were_written(
         ("", "invalid_json", 0),
         (" \n", "invalid_json", 2),
         ("[1,]", "invalid_json", 3),
+        ('[{"é": [1 , \n ]}]', "invalid_json", 15),
+        ('[{"é": 1 ,\t}]', "invalid_json", 12),
         ("[1] x", "invalid_json", 4),
         ('"é" x', "invalid_json", 5),
         ("[01]", "invalid_json", 2),
@@ -104,6 +106,18 @@ def test_malformed_text_is_refused_where_it_goes_wrong(text: str, code: str, off
     tensors = read_tensors("json", encoded(text))
     assert isinstance(tensors, Refusal)
     assert (tensors.code, tensors.offset) == (code, offset)
+
+
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        ("[1 , ]", "Not JSON: Expecting value."),
+        ('{"a": 1 , }', "Not JSON: Expecting property name enclosed in double quotes."),
+    ],
+    ids=["array", "object"],
+)
+def test_trailing_comma_has_the_same_detail_on_each_python(text: str, detail: str) -> None:
+    assert refused(text).detail == detail
 
 
 def test_pairs_of_surrogates_escaped_backslashes_and_nuls_are_text() -> None:

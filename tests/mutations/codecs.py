@@ -14,7 +14,7 @@ MUTATIONS: Final = (
         right="422 inexact_integer: float64 does not hold it",
         wrong="200, and the value is 9007199254740992",
         patch=Patch("app/codecs/csv/fields.py", "(integers > exact)", "(integers > exact + 1)"),
-        tests=("tests/unit/codecs/csv/test_csv.py",),
+        tests=("tests/unit/codecs/csv/test_csv.py::test_inferred_numbers_are_exact_or_refused",),
     ),
     Mutation(
         id="csv-error-row-of-nullable-column",
@@ -27,7 +27,7 @@ MUTATIONS: Final = (
             "error.index if present is None else int(np.flatnonzero(present)[error.index])",
             "error.index",
         ),
-        tests=("tests/unit/codecs/csv/test_csv.py",),
+        tests=("tests/unit/codecs/csv/test_csv.py::test_rows_are_counted_from_piece_to_piece",),
     ),
     Mutation(
         id="csv-empty-line-of-one-column",
@@ -38,7 +38,7 @@ MUTATIONS: Final = (
         patch=Patch(
             "app/codecs/csv/lines.py", "ignore_empty_lines=self._width > 1", "ignore_empty_lines=True"
         ),
-        tests=("tests/unit/codecs/csv/test_csv.py",),
+        tests=("tests/unit/codecs/csv/test_csv.py::test_one_column_has_a_row_for_an_empty_line",),
     ),
     Mutation(
         id="csv-negative-zero",
@@ -51,7 +51,7 @@ MUTATIONS: Final = (
             "doubles[kinds == NEGATIVE_ZERO] = -0.0",
             "doubles[kinds == NEGATIVE_ZERO] = 0.0",
         ),
-        tests=("tests/unit/codecs/csv/test_csv.py",),
+        tests=("tests/unit/codecs/csv/test_csv.py::test_what_a_column_is_inferred_to_be",),
     ),
     Mutation(
         id="libsvm-late-index-equals-size",
@@ -62,7 +62,7 @@ MUTATIONS: Final = (
         patch=Patch(
             "app/codecs/csv/libsvm.py", "(wrong := block.indices >= size)", "(wrong := block.indices > size)"
         ),
-        tests=("tests/unit/codecs/csv/test_libsvm.py",),
+        tests=("tests/unit/codecs/csv/test_libsvm.py::test_rows_are_held_to_a_declared_schema",),
     ),
     Mutation(
         id="json-text-of-2-64",
@@ -75,7 +75,7 @@ MUTATIONS: Final = (
             "[not INT64.bounds[0] <= number < 1 << 64 for",
             "[not INT64.bounds[0] <= number <= 1 << 64 for",
         ),
-        tests=("tests/unit/codecs/json/test_json_kinds.py",),
+        tests=("tests/unit/codecs/json/test_json_kinds.py::test_faulty_values_of_every_kind",),
     ),
     Mutation(
         id="ndjson-error-offset-in-second-block",
@@ -88,7 +88,9 @@ MUTATIONS: Final = (
             "offset = lines.offset + int(lines.starts[index]) + (error",
             "offset = int(lines.starts[index]) + (error",
         ),
-        tests=("tests/unit/codecs/json/test_json_rows.py",),
+        tests=(
+            "tests/unit/codecs/json/test_json_rows.py::test_rows_of_a_large_array_are_read_some_at_a_time",
+        ),
     ),
     Mutation(
         id="arrow-sparse-index-at-dimension",
@@ -162,7 +164,7 @@ MUTATIONS: Final = (
             "return self._archive.getinfo(info.filename) is not info",
             "return False",
         ),
-        tests=("tests/unit/codecs/archives/test_zip.py",),
+        tests=("tests/unit/codecs/archives/test_zip.py::test_what_is_no_archive_is_refused",),
     ),
     Mutation(
         id="gzip-body-cut-short",
@@ -177,7 +179,7 @@ MUTATIONS: Final = (
             "                return b''\n"
             "            if not n:\n",
         ),
-        tests=("tests/unit/codecs/messages/test_tfrecord.py",),
+        tests=("tests/unit/codecs/messages/test_tfrecord.py::test_a_compressed_stream_must_be_whole",),
     ),
     Mutation(
         id="lossy-value-in-second-batch",
@@ -188,7 +190,9 @@ MUTATIONS: Final = (
         patch=Patch(
             "app/codecs/messages/examples/float_lists.py", "return found + self.first_row", "return found"
         ),
-        tests=("tests/unit/codecs/messages/test_message_writing.py",),
+        tests=(
+            "tests/unit/codecs/messages/test_message_writing.py::test_every_kind_names_the_rows_that_are_rounded_or_refused",
+        ),
     ),
     Mutation(
         id="nan-is-not-rounded",
@@ -197,7 +201,7 @@ MUTATIONS: Final = (
         right="200: NaN is stored as it is",
         wrong="422: NaN would change",
         patch=Patch("app/codecs/messages/examples/float_lists.py", "changed &= ~np.isnan(values)", "pass"),
-        tests=("tests/unit/codecs/messages/test_message_writing.py",),
+        tests=("tests/unit/codecs/messages/test_message_writing.py::test_which_values_a_float_list_takes",),
     ),
     Mutation(
         id="features-json-of-nullable-class-label",

@@ -70,7 +70,9 @@ MUTATIONS: Final = (
             "commits = [commit for commit in commits if commit.append_id not in options.exclude]",
             "commits = list(commits)",
         ),
-        tests=("tests/unit/services/datasets/publish/test_publish_care.py",),
+        tests=(
+            "tests/unit/services/datasets/publish/test_publish_care.py::test_leaving_out_the_only_append_publishes_the_rest",
+        ),
     ),
     Mutation(
         id="division-in-second-block",
@@ -98,7 +100,9 @@ MUTATIONS: Final = (
             'return "over" if deleted + _GRACE <= sweep.now else "deleted"',
             'return "over" if deleted <= sweep.now else "deleted"',
         ),
-        tests=("tests/unit/services/datasets/collect/test_collector.py",),
+        tests=(
+            "tests/unit/services/datasets/collect/test_collector.py::test_a_deleted_version_is_not_found_and_its_bytes_go_after_an_hour",
+        ),
     ),
     Mutation(
         id="import-csv-quotes-across-blocks",
@@ -109,7 +113,9 @@ MUTATIONS: Final = (
         patch=Patch(
             "app/services/datasets/imports/cutting.py", "quotes += len(at_quotes)", "quotes = len(at_quotes)"
         ),
-        tests=("tests/unit/services/datasets/imports/test_cutting.py",),
+        tests=(
+            "tests/unit/services/datasets/imports/test_cutting.py::test_ranges_hold_the_rows_of_the_whole",
+        ),
     ),
     Mutation(
         id="validation-of-two-gzip-members",
@@ -135,7 +141,7 @@ MUTATIONS: Final = (
             "if at + len(self.text) <= end:",
             "if at + len(self.text) < end:",
         ),
-        tests=("tests/unit/services/convert/test_search.py",),
+        tests=("tests/unit/services/convert/test_search.py::test_strings",),
     ),
     Mutation(
         id="statistics-of-zeros-as-the-least",
@@ -144,6 +150,6 @@ MUTATIONS: Final = (
         right="num_zeros is 2",
         wrong="num_zeros is 0: the least value is 0",
         patch=Patch("app/services/convert/statistics.py", "if low <= 0 <= high:", "if low < 0 < high:"),
-        tests=("tests/unit/services/convert/test_statistics.py",),
+        tests=("tests/unit/services/convert/test_statistics.py::test_floats_in_pieces",),
     ),
 )

@@ -26,7 +26,7 @@ MUTATIONS: Final = (
         patch=Patch(
             "app/codecs/kernels/number_fields.py", "elif significand < _SIGN:", "elif significand <= _SIGN:"
         ),
-        tests=("tests/unit/codecs/csv/test_csv.py",),
+        tests=("tests/unit/codecs/csv/test_csv.py::test_inferred_numbers_are_exact_or_refused",),
         uncompiled=True,
     ),
     Mutation(
@@ -41,22 +41,24 @@ MUTATIONS: Final = (
             "",
         ),
         tests=(
-            "tests/unit/codecs/messages/test_tfrecord.py::test_every_flipped_bit_is_found_with_its_record_and_offset",
+            "tests/unit/codecs/messages/test_tfrecord.py::test_flipped_bit_is_found_whichever_record_has_it",
         ),
         uncompiled=True,
     ),
     Mutation(
         id="utf8-of-surrogates",
-        where="POST /v1/records/serialize, with a feature that is declared text",
-        given="the bytes ED A0 80, a surrogate in UTF-8",
-        right="400 or 422 invalid_utf8",
+        where="POST /v1/records/serialize, JSON to any format",
+        given="a string with the bytes ED A0 80, a surrogate in UTF-8",
+        right="400 invalid_utf8 with its offset",
         wrong="200: readers cannot decode the text",
         patch=Patch(
             "app/codecs/kernels/utf8.py",
             "high = 0x9F if lead == 0xED else",
             "high = 0xBF if lead == 0xED else",
         ),
-        tests=("tests/unit/codecs/json/test_json_kinds.py::test_faulty_values_of_every_kind",),
+        tests=(
+            "tests/unit/codecs/json/test_json_text.py::test_malformed_text_is_refused_where_it_goes_wrong",
+        ),
         uncompiled=True,
     ),
     Mutation(

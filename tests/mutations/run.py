@@ -11,11 +11,12 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import queue
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -172,10 +173,13 @@ def _run(mutations: Sequence[Mutation], trees: Trees, jobs: int, say: Callable[[
         return 2
     say(f"Its tests pass, after {time.monotonic() - began:.0f} s.")
     outcomes = []
-    with ThreadPoolExecutor(jobs) as pool:
-        for outcome in pool.map(lambda mutation: _find(mutation, trees, all_tests), mutations):
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        for done in as_completed([pool.submit(_find, entry, trees, all_tests) for entry in mutations]):
+            outcomes.append(outcome := done.result())
             say(outcome.line)
-            outcomes.append(outcome)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
     found = sum(bool(outcome.found_by) for outcome in outcomes)
     late = sum(outcome.by_all_tests for outcome in outcomes)
     by_all = f", {late} of them by other tests than the entry names" if late else ""
@@ -188,6 +192,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="ids, or patterns such as 'csv-*'; all by default")
     parser.add_argument("--jobs", type=int, default=2, help="mutations at a time (default: 2)")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     chosen = [
         entry
         for entry in MUTATIONS

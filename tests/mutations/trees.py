@@ -59,6 +59,7 @@ class Tree:
     def __init__(self, number: int) -> None:
         self.root = FOLDER / str(number) / "checkout"
         self._packages = FOLDER / str(number) / "packages"
+        self._running: subprocess.Popen[str] | None = None
         shutil.rmtree(FOLDER / str(number), ignore_errors=True)
         self._packages.mkdir(parents=True)
         (self._packages / "shardsmith").symlink_to(self.root / "app")
@@ -104,12 +105,13 @@ class Tree:
     def patched(self, patch: Patch) -> Iterator[None]:
         """The fault is in the code for as long as this lasts."""
         path = self.root / patch.file
-        text = path.read_text(encoding="utf-8")
-        path.write_text(patch.apply(text), encoding="utf-8")
+        code, written = path.read_text(encoding="utf-8"), path.stat()
+        path.write_text(patch.apply(code), encoding="utf-8")
         try:
             yield
         finally:
-            shutil.copy2(ROOT / patch.file, path)
+            path.write_text(code, encoding="utf-8")
+            os.utime(path, ns=(written.st_atime_ns, written.st_mtime_ns))
 
     def pytest(self, arguments: Sequence[str], *, uncompiled: bool = False, within_s: float) -> Run:
         """Run tests here. What takes longer than `within_s` is ended with all that it has started."""
@@ -118,16 +120,22 @@ class Tree:
         began = time.monotonic()
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
             process = subprocess.Popen(
-                command, cwd=self.root, env=environment, stdout=output, stderr=output, start_new_session=True
+                command,
+                cwd=self.root,
+                env=environment,
+                stdout=output,
+                stderr=output,
+                text=True,
+                start_new_session=True,
             )
+            self._running = process
             try:
                 status: int | None = process.wait(within_s)
             except subprocess.TimeoutExpired:
                 status = None
             finally:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+                self._running = None
+                _end(process)
             output.seek(0)
             return Run(status, time.monotonic() - began, output.read())
 
@@ -137,8 +145,17 @@ class Tree:
         return {**os.environ, "PYTHONPATH": str(self._packages), **kernels}
 
     def remove(self) -> None:
-        """Remove the copy; its compiled kernels stay."""
-        shutil.rmtree(self.root.parent)
+        """End what runs here, and remove the copy; its compiled kernels stay."""
+        if (running := self._running) is not None:
+            _end(running)
+        shutil.rmtree(self.root.parent, ignore_errors=True)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a process, and all of its session."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _cache_name(folder: Path) -> str:

@@ -206,6 +206,15 @@ def test_every_flipped_bit_is_found_with_its_record_and_offset(bit: int) -> None
     )
 
 
+@pytest.mark.parametrize("number", range(7))
+def test_flipped_bit_is_found_whichever_record_has_it(number: int) -> None:
+    frames = [framed([b"%d" % index]) for index in range(7)]
+    offset = sum(map(len, frames[:number]))
+    body = bytearray(b"".join(frames))
+    body[offset + len(frames[number]) - 5] ^= 1
+    assert refused(bytes(body)) == Refusal("corrupt_record", row=number, offset=offset)
+
+
 @pytest.mark.parametrize("length", [513, 2**32, 2**40, 2**63 - 1, 2**63, 2**64 - 1])
 def test_a_length_with_a_valid_checksum_is_not_believed(length: int) -> None:
     header = struct.pack("<Q", length)

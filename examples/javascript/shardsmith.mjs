@@ -1,4 +1,4 @@
-// A client of Shardsmith in one file, with nothing but Node.js 18 or newer. Copy it into your project; the last lines
+// A client of Shardsmith in one file, with nothing but Node.js 20 or newer. Copy it into your project; the last lines
 // make a command of it. It uses node:http, since fetch has no trailers and takes more memory for a stream.
 import { createHash, randomUUID } from "node:crypto";
 import { once } from "node:events";

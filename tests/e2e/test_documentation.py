@@ -101,8 +101,8 @@ def test_each_page_has_datasets_of_its_own() -> None:
     """Their commands can be run one page after another, against one service."""
     used_by: dict[str, str] = {}
     for page in RUNNABLE:
-        sent = " ".join([command for command, _ in page.commands()] + [source for _, source in page.programs()])
-        for dataset in set(re.findall(r"(?:/v1/datasets/|--dataset )(\w+)", sent)):
+        sources = [command for command, _ in page.commands()] + [source for _, source in page.programs()]
+        for dataset in set(re.findall(r"(?:/v1/datasets/|--dataset )(\w+)", " ".join(sources))):
             assert dataset not in used_by, f"{page.name} and {used_by[dataset]} both use {dataset}"
             used_by[dataset] = page.name
 

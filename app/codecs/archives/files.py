@@ -171,7 +171,7 @@ def _read_texts(
     try:
         if is_string:
             return convert_strings(texts, BYTES, feature.dtype, feature=feature.name)
-        return convert_texts(texts, feature.dtype, reading, lease.budget, bare=False)
+        return convert_texts(texts, feature.dtype, reading, lease.budget)
     except ItemError as error:
         raise cell_error(error, feature.name, rows[error.index]) from None
     except InputError as error:

@@ -1,4 +1,7 @@
-"""Convert the fields of a CSV column to values of a feature. Numbers follow the rules of JSON values."""
+"""Convert the fields of a CSV column to values of a feature.
+
+`kernels/number_fields.py` has the spellings of numbers.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from ..json.items import convert_scalars
 from ..json.tape_reader import read_document
 from ..json.texts import quote
 from ..json.values import ItemError, Reading
-from ..kernels.number_fields import NEGATIVE_ZERO, NONFINITE, OTHER, TRUE
+from ..kernels.number_fields import MAX_FIELD, NEGATIVE_ZERO, OTHER, TRUE
 from ..records.lease import Lease
 from ..rounding import round_values
 from ..schema_inference import HEAD_ROWS
@@ -37,7 +40,7 @@ _NUMBER_TOKEN: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?
 _WORDS: Final = {
     spelled: word for word in ("true", "false") for spelled in (word, word.title(), word.upper())
 }
-_BARE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
+_NONFINITE: Final = re.compile(r"([+-]?)(?:(nan)|inf(?:inity)?)", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +71,13 @@ def find_fields(column: Any) -> Fields:
     return Fields(Strings(texts.data, bounds_of_present(texts.offsets, present)), present, num_rows)
 
 
-def infer_feature(name: str, chunks: Sequence[Fields], *, bare: bool) -> Feature | None:
+def infer_feature(name: str, chunks: Sequence[Fields]) -> Feature | None:
     """The feature that holds these fields, or None where there is none.
 
-    int64 where each is an integer token, float64 where each is a number, bool where each is `true` or
+    int64 where each is an integer, float64 where each is a number, bool where each is `true` or
     `false`, else text.
-
-    Args:
-        bare: NaN, Infinity and -Infinity are numbers.
     """
-    dtypes = {_infer_dtype(fields.texts, bare=bare) for fields in chunks if len(fields.texts)}
+    dtypes = {_infer_dtype(fields.texts) for fields in chunks if len(fields.texts)}
     if not dtypes:
         return None
     if dtypes == {INT64, FLOAT64}:
@@ -87,19 +87,16 @@ def infer_feature(name: str, chunks: Sequence[Fields], *, bare: bool) -> Feature
     return Feature(name, dtype, nullable=nullable, inferred=True)
 
 
-def _infer_dtype(texts: Strings, *, bare: bool) -> DType:
+def _infer_dtype(texts: Strings) -> DType:
     kinds, _ = read_numbers(texts)
     is_boolean = kinds >= TRUE
     if is_boolean.any():
         return BOOL if is_boolean.all() else TEXT
-    if not bare and (kinds == NONFINITE).any():
-        return TEXT
     is_integer = bool((kinds <= NEGATIVE_ZERO).all())
     for index in np.flatnonzero(kinds == OTHER).tolist():
-        text = _text(texts, index)
-        if not _NUMBER_TOKEN.fullmatch(text):
+        if (token := _number_token(_text(texts, index))) is None:
             return TEXT
-        is_integer = is_integer and _INTEGER_TOKEN.fullmatch(text) is not None
+        is_integer = is_integer and _INTEGER_TOKEN.fullmatch(token) is not None
     return INT64 if is_integer else FLOAT64
 
 
@@ -110,12 +107,13 @@ def _text(texts: Strings, index: int) -> str:
 def read_numbers(texts: Strings) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
     """The kind and the value of each text; see `kernels.number_fields`."""
     kinds, words = np.empty(len(texts), np.uint8), np.empty(len(texts), np.uint64)
-    kernels.load().read_number_fields(texts.data, texts.offsets, kinds, words)
+    spelled = np.empty(2 * MAX_FIELD, np.uint8)
+    kernels.load().read_number_fields(texts.data, texts.offsets, kinds, words, spelled)
     return kinds, words
 
 
 def build_column(
-    feature: Feature, fields: Fields, reading: Reading, first_row: int, budget: Budget, *, bare: bool
+    feature: Feature, fields: Fields, reading: Reading, first_row: int, budget: Budget
 ) -> Column:
     """The column of a scalar feature from its fields.
 
@@ -132,43 +130,39 @@ def build_column(
     if feature.dtype.is_string:
         return Column(fields.texts, present=present)
     try:
-        values = convert_texts(fields.texts, feature.dtype, reading, budget, bare=bare)
+        values = convert_texts(fields.texts, feature.dtype, reading, budget)
         return Column(values, present=present)
     except ItemError as error:
         row = error.index if present is None else int(np.flatnonzero(present)[error.index])
         raise cell_error(error, feature.name, first_row + row) from None
 
 
-def convert_texts(
-    texts: Strings, dtype: DType, reading: Reading, budget: Budget, *, bare: bool
-) -> NDArray[Any]:
+def convert_texts(texts: Strings, dtype: DType, reading: Reading, budget: Budget) -> NDArray[Any]:
     """The texts as numbers or booleans of `dtype`.
 
     Raises:
         ItemError: a text that is none, or a value that the dtype does not hold.
         LimitExceeded: more than the budget; the values themselves are the caller's to charge.
     """
-    values = _convert_at_once(texts, dtype, nonfinite=bare or reading.declared)
+    values = _convert_at_once(texts, dtype)
     if values is not None:
         return values
     parts = []
     for first in range(0, max(1, len(texts)), _TEXTS_AT_ONCE):
         some = texts.part(first, min(first + _TEXTS_AT_ONCE, len(texts)))
         try:
-            parts.append(_convert_one_by_one(some, dtype, reading, budget, bare=bare))
+            parts.append(_convert_one_by_one(some, dtype, reading, budget))
         except ItemError as error:
             error.index += first
             raise
     return np.concatenate(parts)
 
 
-def _convert_one_by_one(
-    texts: Strings, dtype: DType, reading: Reading, budget: Budget, *, bare: bool
-) -> NDArray[Any]:
+def _convert_one_by_one(texts: Strings, dtype: DType, reading: Reading, budget: Budget) -> NDArray[Any]:
     """Convert the texts with the JSON reader, which takes many times their bytes."""
     with Lease(budget) as lease:
         lease.charge(_OBJECT_BYTES * len(texts) + 8 * len(texts.data), "Numbers in text")
-        text = f"[{','.join(_in_json(text.decode(), bare=bare) for text in texts.unpack())}]".encode()
+        text = f"[{','.join(_in_json(text.decode()) for text in texts.unpack())}]".encode()
         tape = read_document(np.frombuffer(text, np.uint8), budget, bare=True)
         try:
             return convert_scalars(tape.roots.open()[0], dtype, reading)
@@ -192,12 +186,12 @@ def require_nullable(feature: Feature, row: int, reading: Reading) -> None:
     )
 
 
-def _convert_at_once(texts: Strings, dtype: DType, *, nonfinite: bool) -> NDArray[Any] | None:
+def _convert_at_once(texts: Strings, dtype: DType) -> NDArray[Any] | None:
     """The values of all texts, or None where one of them needs `_convert_one_by_one`."""
     kinds, words = read_numbers(texts)
     if dtype is BOOL:
         return kinds == TRUE if (kinds >= TRUE).all() else None
-    if not kinds.all() or (kinds >= TRUE).any() or (not nonfinite and (kinds == NONFINITE).any()):
+    if not kinds.all() or (kinds >= TRUE).any():
         return None
     if dtype.is_integer:
         return None if dtype.is_narrow else _integers(kinds, words.view(np.int64), dtype)
@@ -225,9 +219,20 @@ def _floats(kinds: NDArray[np.uint8], words: NDArray[np.uint64], dtype: DType) -
     return None if lost.any() else values
 
 
-def _in_json(text: str, *, bare: bool) -> str:
-    is_integer = _INTEGER_TOKEN.fullmatch(text) is not None
-    is_number = len(text) <= _MAX_DIGITS if is_integer else _NUMBER_TOKEN.fullmatch(text) is not None
-    if is_number or (bare and text in _BARE):
-        return text
-    return _WORDS.get(text) or quote(text)
+def _in_json(text: str) -> str:
+    token = _number_token(text)
+    if token is None or (len(token) > _MAX_DIGITS and _INTEGER_TOKEN.fullmatch(token)):
+        return _WORDS.get(text.strip(" \t")) or quote(text)
+    return token
+
+
+def _number_token(text: str) -> str | None:
+    """The number as JSON spells it, or NaN, Infinity and -Infinity; None where the text is not a number."""
+    text = text.strip(" \t")
+    if word := _NONFINITE.fullmatch(text):
+        return "NaN" if word[2] else f"{word[1].replace('+', '')}Infinity"
+    if text.startswith("+") and not text.startswith("+-"):
+        text = text[1:]
+    text = re.sub(r"(?<![0-9])\.(?=[0-9])", "0.", text)
+    text = re.sub(r"(?<=[0-9])\.(?![0-9])", ".0", text)
+    return text if _NUMBER_TOKEN.fullmatch(text) else None

@@ -5,7 +5,7 @@
 
 Source: the README of LIBSVM ("Data format"); https://www.cs.cornell.edu/people/tj/svm_light/ for `qid` and
 comments. Indices stay as they are, from 0 or from 1: the size of the feature is the highest index plus one.
-Numbers are spelled as in JSON, and may have a `+` in front.
+`kernels/number_fields.py` has the spellings of numbers.
 """
 
 from __future__ import annotations
@@ -46,9 +46,8 @@ _BYTES_A_BYTE: Final = 72
 _VALUE_BYTES: Final = 42
 #: Entries that are written at a time.
 _ENTRIES_AT_ONCE: Final = 4096
-_LF, _COLON, _PLUS = b"\n:+"
+_LF, _COLON = b"\n:"
 _IS_BREAK: Final = np.isin(np.arange(256), list(b" \t\r\n:"))
-_IS_NUMBER: Final = np.isin(np.arange(256), list(b"0123456789"))
 _COMMENT: Final = re.compile(rb"#[^\n]*+")
 
 
@@ -215,13 +214,9 @@ def _split(text: bytes, first_row: int, budget: Budget) -> _Lines:
 
 
 def _pack(raw: Any, is_break: Any, begins: Any, ends: Any) -> Strings:
-    """The tokens, without a `+` before a number, as LibSVM writes labels."""
-    signed = (raw[begins] == _PLUS) & _IS_NUMBER[raw[begins + 1]]
-    keep = ~is_break
-    keep[begins[signed]] = False
     offsets = np.zeros(len(begins) + 1, np.int64)
-    np.cumsum(ends - begins - signed, out=offsets[1:])
-    return Strings(raw[keep], offsets)
+    np.cumsum(ends - begins, out=offsets[1:])
+    return Strings(raw[~is_break], offsets)
 
 
 def _find_queries(tokens: Strings, is_key: Mask) -> Mask:
@@ -243,7 +238,7 @@ def _choose(strings: Strings, chosen: Mask) -> Strings:
 
 def _read_indices(texts: Strings, rows: Ints, budget: Budget) -> Ints:
     try:
-        indices: Ints = convert_texts(texts, INT64, Reading(), budget, bare=False)
+        indices: Ints = convert_texts(texts, INT64, Reading(), budget)
     except ItemError as error:
         raise _malformed_error(int(rows[error.index]), "has an index that is no integer of 64 bits") from None
     if (wrong := (indices < 0) | (indices >= MAX_DIM)).any():
@@ -350,7 +345,7 @@ class _BatchBuilder:
         """The numbers of the feature at `place` in the schema; `rows` are theirs, for errors."""
         feature = self.schema.features[place]
         try:
-            return convert_texts(texts, feature.dtype, self.reading, self.budget, bare=False)
+            return convert_texts(texts, feature.dtype, self.reading, self.budget)
         except ItemError as error:
             raise cell_error(error, feature.name, int(rows[error.index])) from None
 

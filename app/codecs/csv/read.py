@@ -37,11 +37,10 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
     """
     names, blocks = LineReader(options.csv, budget).read(source)
     check_columns(names, budget)
-    bare = options.nonfinite == "bare"
     dropped: tuple[str, ...] = ()
     if options.schema is None:
         head = list(_head(blocks, None if options.infer == "all" else HEAD_ROWS))
-        schema = _infer(names, head, options, bare=bare)
+        schema = _infer(names, head, options)
         dropped = tuple(name for name in names if name not in schema.by_name)
         blocks = chain(drain(head), blocks)
     else:
@@ -51,7 +50,7 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
         require_present(names, schema, "column")
     require_scalars(schema)
     reading = Reading.of(options.nonfinite, declared=options.schema is not None)
-    return Records(schema, _batches(blocks, names, schema, reading, budget, bare=bare), dropped=dropped)
+    return Records(schema, _batches(blocks, names, schema, reading, budget), dropped=dropped)
 
 
 def holds_scalars(schema: Schema) -> bool:
@@ -94,14 +93,14 @@ def _head(blocks: Iterator[Block], num_rows: int | None) -> Iterator[Block]:
             return
 
 
-def _infer(names: list[str], head: list[Block], options: RecordsDecodeOptions, *, bare: bool) -> Schema:
+def _infer(names: list[str], head: list[Block], options: RecordsDecodeOptions) -> Schema:
     features: list[Feature] = []
     for index, name in enumerate(names):
         chunks = [block.fields.column(index) for block in head]
         if options.infer == "head":
             rows = (HEAD_ROWS - block.first_row for block in head)
             chunks = [chunk.slice(0, count) for chunk, count in zip(chunks, rows, strict=True)]
-        if (feature := infer_feature(name, list(map(find_fields, chunks)), bare=bare)) is not None:
+        if (feature := infer_feature(name, list(map(find_fields, chunks)))) is not None:
             features.append(feature)
     return Schema(tuple(features)).with_message(options.message)
 
@@ -112,8 +111,6 @@ def _batches(
     schema: Schema,
     reading: Reading,
     budget: Budget,
-    *,
-    bare: bool,
 ) -> Iterator[Batch]:
     place = {name: index for index, name in enumerate(names)}
     value_bytes = _value_bytes(schema)
@@ -132,7 +129,7 @@ def _batches(
                     columns.append(absent.column(feature))
                 else:
                     fields = find_fields(block.fields.column(index))
-                    columns.append(build_column(feature, fields, reading, block.first_row, budget, bare=bare))
+                    columns.append(build_column(feature, fields, reading, block.first_row, budget))
             yield Batch(num_rows, tuple(columns))
             del columns
             lease.release()

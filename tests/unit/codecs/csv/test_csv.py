@@ -71,18 +71,24 @@ def column(*fields: str, end: str = "\n", **options: Any) -> tuple[str, list[Any
         (["true", "1"], "text", [b"true", b"1"]),
         (["1", "true"], "text", [b"1", b"true"]),
         (["007", "1"], "text", [b"007", b"1"]),
-        (["+1"], "text", [b"+1"]),
-        ([" 1"], "text", [b" 1"]),
-        (["1 "], "text", [b"1 "]),
+        (["+007"], "text", [b"+007"]),
+        (["+-1"], "text", [b"+-1"]),
+        ([" a", "1 "], "text", [b" a", b"1 "]),
+        (["1 2"], "text", [b"1 2"]),
         (["-"], "text", [b"-"]),
         (["0x10"], "text", [b"0x10"]),
-        (["1."], "text", [b"1."]),
-        ([".5"], "text", [b".5"]),
+        (["1.."], "text", [b"1.."]),
+        (["."], "text", [b"."]),
+        (["2026-11-28"], "text", [b"2026-11-28"]),
         (["1e"], "text", [b"1e"]),
         (["1_000"], "text", [b"1_000"]),
         (["\uff11"], "text", ["\uff11".encode()]),
-        (["NaN", "1.5"], "text", [b"NaN", b"1.5"]),
-        (["nan"], "text", [b"nan"]),
+        (["NaN", "Nanni"], "text", [b"NaN", b"Nanni"]),
+        (["+true"], "text", [b"+true"]),
+        ([" true", "False "], "bool", [True, False]),
+        (["1", "nan"], "float64", [1.0, math.nan]),
+        ([" " * 40 + "+9007199254740993"], "int64", [2**53 + 1]),
+        ([" " * 40 + "-INF", " " * 40 + "5.", "NAN"], "float64", [-math.inf, 5.0, math.nan]),
         (["null"], "text", [b"null"]),
         (['"1"', "2"], "int64", [1, 2]),
         (["", "2"], "int64?", [None, 2]),
@@ -99,18 +105,39 @@ def test_what_a_column_is_inferred_to_be(
     assert repr(column(*fields, end=end, pieces=(None, 1))) == repr((feature, values))
 
 
-@pytest.mark.parametrize(
-    ("fields", "options", "feature", "values"),
-    [
-        (["NaN", "-Infinity", "1"], {"nonfinite": "bare"}, "float64", [math.nan, -math.inf, 1.0]),
-        (["Infinity"], {"nonfinite": "bare"}, "float64", [math.inf]),
-        (["nan"], {"nonfinite": "bare"}, "text", [b"nan"]),
-    ],
-)
-def test_options_of_inference(
-    fields: list[str], options: dict[str, Any], feature: str, values: list[Any]
-) -> None:
-    assert repr(column(*fields, **options)) == repr((feature, values))
+#: Numbers as pandas, polars, numpy, R, Julia, C and SQL*Plus write them.
+NUMBERS = {
+    ".5": 0.5,
+    "-.5": -0.5,
+    "5.": 5.0,
+    "5.e-3": 0.005,
+    "+5": 5,
+    " 2 ": 2,
+    "\t-7": -7,
+    "9007199254740993": 2**53 + 1,
+    "+.25E+01": 2.5,
+    "nan": math.nan,
+    "NaN": math.nan,
+    "-nan": math.nan,
+    "inf": math.inf,
+    "Inf": math.inf,
+    "-inf": -math.inf,
+    "+inf": math.inf,
+    "infinity": math.inf,
+    "-Infinity": -math.inf,
+}
+
+
+@pytest.mark.parametrize("row", [0, 4999])
+@pytest.mark.parametrize("is_declared", [False, True])
+@pytest.mark.parametrize(("field", "value"), NUMBERS.items())
+def test_numbers_as_others_write_them(field: str, value: float, *, is_declared: bool, row: int) -> None:
+    dtype = "int64" if isinstance(value, int) else "float64"
+    schema = schema_of(x=dtype, _="int64") if is_declared else None
+    fields = ["1" if isinstance(value, int) else "1.5"] * 5000
+    fields[row] = field
+    found, values = column(*fields, schema=schema)
+    assert (found, repr(values[row])) == (dtype, repr(value))
 
 
 @pytest.mark.parametrize(
@@ -285,9 +312,10 @@ def test_declared_values(field: str, declared: Any, value: Any) -> None:
         ("1.5", "int8", "inexact_integer"),
         ("9007199254740992.0", "int64", "inexact_integer"),
         ("a", "int8", "inexact_integer"),
-        ("NaN", "int8", "inexact_integer"),
+        ("NaN", "int8", "schema_conflict"),
         ("a", "float32", "schema_conflict"),
-        ("nan", "float32", "schema_conflict"),
+        ("007", "float32", "schema_conflict"),
+        ("0x1p3", "float32", "schema_conflict"),
         ("true", "float32", "schema_conflict"),
         ("1e39", "float32", "out_of_range"),
         ("1e400", "float64", "out_of_range"),

@@ -47,6 +47,7 @@ def entries(*pairs: tuple[int, float]) -> dict[str, Any]:
             [(1, [(1, 0.5)]), (-1, [(3, 2.0), (4, 1e-05)])],
         ),
         ("0.5 1:+3", ["float64", "sparse float64[2]"], [(0.5, [(1, 3.0)])]),
+        (".5 1:5. 2:-inf", ["float64", "sparse float64[3]"], [(0.5, [(1, 5.0), (2, float("-inf"))])]),
         ("1\n2 0:1", ["int64", "sparse float64[1]"], [(1, []), (2, [(0, 1.0)])]),
         (
             "# a file\n\n1  7:1 \t3:2 # 9:9\r\n \n2#\n",
@@ -118,7 +119,7 @@ def test_declared_features_have_names_of_their_own() -> None:
         (b"1,2 1:1", Refusal("schema_conflict", 0, "label")),
         (b"1\n1 2:3 4:x", Refusal("schema_conflict", 1, "features")),
         (b"1 2:1e999", Refusal("out_of_range", 0, "features")),
-        (b"1 2:nan", Refusal("schema_conflict", 0, "features")),
+        (b"1 2:007", Refusal("schema_conflict", 0, "features")),
         (b"1 qid:1.5", Refusal("schema_conflict", 0, "qid")),
     ],
 )

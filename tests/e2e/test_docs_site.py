@@ -22,7 +22,7 @@ needs_chromium = pytest.mark.skipif(
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what the site is made from; the first build in it installs MkDocs."""
     folder = tmp_path_factory.mktemp("checkout")
-    for name in ("bin", "docs", "website", "examples", "benchmarks", "conformance", "openapi"):
+    for name in ("bin", "docs", "examples", "benchmarks", "conformance", "openapi"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("node_modules", "build"))
     for page in ROOT.glob("*.md"):
         shutil.copy(page, folder)

@@ -1,4 +1,7 @@
-"""Build the site: gather the pages, run MkDocs in strict mode, and see that nothing comes from another host.
+"""Build the site: gather the pages, run MkDocs in strict mode, check that nothing comes from another host.
+
+The menu has the links of docs/index.md under its headings, so that a page is added there alone. A page that
+is not in the menu fails the build.
 
 The standard library alone, since it also makes the environment that MkDocs runs in.
 """
@@ -6,6 +9,7 @@ The standard library alone, since it also makes the environment that MkDocs runs
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -14,8 +18,9 @@ import sys
 from pathlib import Path
 from typing import Final, NoReturn
 
-ROOT: Final = Path(__file__).resolve().parent.parent
-LOCK: Final = ROOT / "website" / "requirements.lock"
+HERE: Final = Path(__file__).resolve().parent
+ROOT: Final = HERE.parent.parent
+LOCK: Final = HERE / "requirements.lock"
 BUILD: Final = ROOT / "build"
 PAGES, SITE, VENV = BUILD / "pages", BUILD / "site", BUILD / "docs-venv"
 #: What pages are made of, and what they link to.
@@ -23,6 +28,8 @@ SOURCES: Final = (
     "*.md", "docs/**/*", "examples/**/*.md", "benchmarks/**/*.md", "conformance/*.md",
     "openapi/openapi.yaml", "openapi/names.txt",
 )  # fmt: skip
+#: A link to a page as a whole: its title, and where it is.
+LINKED: Final = re.compile(r"\[([^\]]+)\]\(([^)#:]+\.md)\)")
 #: What a browser would fetch by itself when it shows a page.
 FETCHED: Final = re.compile(
     r"<(?:script|img|iframe|link)\b[^>]*?\b(?:src|href)=[\"']?(?:https?:)?//[^\"'> ]*", re.IGNORECASE
@@ -38,7 +45,7 @@ def prepare() -> Path:
     digest = hashlib.sha256(LOCK.read_bytes()).hexdigest()
     if not (stamp.exists() and stamp.read_text("ascii") == digest and os.access(python, os.X_OK)):
         shutil.rmtree(VENV, ignore_errors=True)
-        print("Installing website/requirements.lock into build/docs-venv.", flush=True)
+        print("Installing docs/site/requirements.lock into build/docs-venv.", flush=True)
         run(sys.executable, "-I", "-m", "venv", str(VENV))
         install = [str(python), "-I", "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
         run(*install, "--require-hashes", "-r", str(LOCK))
@@ -52,10 +59,34 @@ def gather() -> None:
     for pattern in SOURCES:
         for path in ROOT.glob(pattern):
             relative = path.relative_to(ROOT)
-            if path.is_file() and not {"node_modules", "build"} & set(relative.parts):
+            if path.is_file() and not {"node_modules", "build", HERE.name} & set(relative.parts):
                 (PAGES / relative).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, PAGES / relative)
-    shutil.copyfile(ROOT / "website" / "iframe-worker.js", PAGES / "iframe-worker.js")
+    shutil.copyfile(HERE / "iframe-worker.js", PAGES / "iframe-worker.js")
+
+
+def menu(index: Path) -> list[object]:
+    """Entries of MkDocs' `nav`: the pages that the lists of `index` link to, in a group for each heading."""
+    entries: list[object] = []
+    group = entries
+    for line in index.read_text("utf-8").splitlines():
+        if line.startswith("## "):
+            group = []
+            entries.append({line[3:]: group})
+        for title, target in LINKED.findall(line) if line.startswith("- ") else ():
+            page = (index.parent / target).resolve()
+            name = page.relative_to(ROOT).as_posix()
+            group.append({title: [name, *menu(page)] if page.name == "index.md" else name})
+    return entries
+
+
+def configure() -> Path:
+    """Write MkDocs' configuration, with the menu, and return it."""
+    nav = [{"Shardsmith": "README.md"}, {"All pages": "docs/index.md"}, *menu(ROOT / "docs" / "index.md")]
+    inherited = {"INHERIT": str(HERE / "mkdocs.yml"), "docs_dir": str(PAGES), "site_dir": str(SITE)}
+    configuration = BUILD / "mkdocs.yml"
+    configuration.write_text(json.dumps({**inherited, "nav": nav}), "utf-8")  # which is YAML, too
+    return configuration
 
 
 def complaints() -> list[str]:
@@ -90,8 +121,7 @@ def main() -> None:
     python = prepare()
     gather()
     os.environ["NO_MKDOCS_2_WARNING"] = "1"  # a notice on each run that another program is to follow
-    configuration = str(ROOT / "website" / "mkdocs.yml")
-    run(str(python), "-I", "-m", "mkdocs", "build", "--strict", "-f", configuration)
+    run(str(python), "-I", "-m", "mkdocs", "build", "--strict", "-f", str(configure()))
     if wrong := complaints():
         fail("\n".join(wrong))
     print(f"{SITE / 'index.html'}")

@@ -1,17 +1,17 @@
-"""Which tests a run takes; and real stores, one of each for the whole run.
+"""Which tests a run takes, and with how many examples; and real stores, one of each for the whole run.
 
 A test whose store is not installed is skipped, unless CI is set.
 """
 
 import gc
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from tests.support.object_stores import running
 from tests.support.object_stores.running import MissingTool, RunningStore
@@ -35,6 +35,9 @@ BROWSER: Final = Path(__file__).with_name("e2e") / "ui"
 #: The fixtures below.
 STORES: Final = frozenset({"azurite", "ceph_rgw", "ceph_rgw_to_stop", "rclone_s3"})
 LEFT_OUT: Final = pytest.StashKey[int]()
+#: Of what a test draws, and of a table of cases that is `sampled`, quick tests take one in so many.
+EXAMPLES_PER_QUICK_ONE: Final = 4
+CASES_PER_QUICK_ONE: Final = 3
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -68,6 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("tensorflow")
         if not STORES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("stores")
+    _sample(items)
     share = config.getoption("share")
     if share == "all":
         return
@@ -75,10 +79,46 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left: list[pytest.Item] = []
     for item in items:
         is_slow = any(mark.name in SLOW for mark in item.iter_markers())
-        (taken if is_slow == (share == "rest") else left).append(item)
+        is_drawn = is_hypothesis_test(getattr(item, "obj", None))
+        if share == "quick" and is_drawn:
+            draw_fewer(item.obj)  # type: ignore[attr-defined]  # a function's item has one
+        is_taken = is_slow or is_drawn if share == "rest" else not is_slow
+        (taken if is_taken else left).append(item)
     items[:] = taken
     config.hook.pytest_deselected(items=left)
     config.stash[LEFT_OUT] = len(left)
+
+
+def _sample(items: list[pytest.Item]) -> None:
+    """Mark most cases of each `sampled` test as exhaustive."""
+    tables: dict[str, dict[str, pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sampled") is not None:
+            test, _, case = item.nodeid.partition("[")
+            tables.setdefault(test, {})[case.removesuffix("]")] = item
+    for table in tables.values():
+        mark = next(iter(table.values())).get_closest_marker("sampled")
+        for case in sample(list(table), **mark.kwargs if mark else {}):
+            table[case].add_marker("exhaustive")
+
+
+def sample(cases: list[str], keep: Collection[str] = ()) -> set[str]:
+    """Those that only `bin/test --rest` runs: neither one of three, nor the last, nor one to keep."""
+    quick = {*cases[::CASES_PER_QUICK_ONE], *cases[-1:], *keep}
+    return set(cases) - quick
+
+
+def draw_fewer(test: Any) -> None:
+    """Let a property test draw fewer examples, once: a table has many items of one function.
+
+    No profile of hypothesis does that where a test says how many it draws.
+    """
+    function = getattr(test, "__func__", test)
+    if not hasattr(function, "draws_fewer"):
+        function.draws_fewer = True
+        full = function._hypothesis_internal_use_settings
+        fewer = max(1, full.max_examples // EXAMPLES_PER_QUICK_ONE)
+        function._hypothesis_internal_use_settings = settings(full, max_examples=fewer)
 
 
 @pytest.hookimpl(wrapper=True)

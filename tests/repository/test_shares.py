@@ -1,4 +1,4 @@
-"""What `bin/test` leaves out, `bin/test --rest` runs: together they are every test, and none is in both."""
+"""What `bin/test` leaves out, `bin/test --rest` runs: together they are every test, and every example."""
 
 import re
 import subprocess
@@ -7,8 +7,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.conftest import SLOW
+from tests.conftest import SLOW, draw_fewer, sample
 
 ROOT = Path(__file__).parents[2]
 #: With quick tests and slow ones, and one that needs a store.
@@ -37,6 +39,34 @@ def test_quick_tests_and_the_rest_are_all() -> None:
     assert f"Left out: {folders}, and {len(rest)} slow tests." in told
 
 
+def test_property_tests_are_in_both() -> None:
+    path = "tests/unit/api/downloads/test_ranges.py"
+    quick, rest = (collect(share, path).stdout for share in ("quick", "rest"))
+    assert re.findall(r"^tests/.*::(.*)$", rest, re.MULTILINE) == [
+        "test_all_asked_for_is_there_once_and_no_more"
+    ]
+    assert "::test_all_asked_for_is_there_once_and_no_more\n" in quick
+
+
+def test_property_tests_draw_a_quarter_of_their_examples_in_the_quick_share() -> None:
+    drawn = []
+
+    @settings(max_examples=80, database=None)
+    @given(st.integers())
+    def run(value: int) -> None:
+        drawn.append(value)
+
+    for _ in range(2):  # each case of a table is an item of the same function
+        draw_fewer(run)
+    run()
+    assert 10 <= len(drawn) <= 20
+
+
+def test_sampled_tests_keep_the_first_and_last_case_each_third_and_those_named() -> None:
+    exhaustive = sample([f"case {n}" for n in range(9)], keep=("case 4",))
+    assert exhaustive == {"case 1", "case 2", "case 5", "case 7"}
+
+
 @pytest.mark.parametrize(
     ("path", "said"),
     [
@@ -51,10 +81,11 @@ def test_who_asks_for_tests_that_need_more_is_told_how(path: str, said: str) -> 
 
 
 def test_every_marker_has_its_meaning() -> None:
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["pytest"]["ini_options"]
-    assert sorted(marker.partition(":")[0] for marker in settings["markers"]) == sorted(SLOW)
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["pytest"]["ini_options"]
+    assert sorted(marker.partition(":")[0] for marker in options["markers"]) == sorted([*SLOW, "sampled"])
     contributing = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     assert all(f"| `{name}` |" in contributing for name in SLOW)
+    assert "marker `sampled`" in contributing
 
 
 @pytest.mark.parametrize("folder", ["unit", "contract", "simulation", "fuzz"])

@@ -97,7 +97,7 @@ class Workers:
             signal.signal(number, self._note)
         self._start(0)
         while self.process_ids or not self._leaving:
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_LOOK_EVERY_S)  # noqa: TID251  # no turn is held here
             self._reap()
             while self._signals:
                 self._leave(self._signals.pop(0))

@@ -72,7 +72,7 @@ class BlockingTransport:
         return _BlockingReply(self._http.send(request, stream=True))
 
     async def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)  # noqa: ASYNC251  # it blocks, as its name says
+        time.sleep(seconds)  # noqa: ASYNC251, TID251  # it blocks, as its name says
 
     def now(self) -> float:
         return time.monotonic()

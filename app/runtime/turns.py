@@ -100,7 +100,7 @@ class Turns:
         for _ in range(_PAUSES):
             if not self._is_late():
                 return
-            time.sleep(_PAUSE_S)
+            time.sleep(_PAUSE_S)  # noqa: TID251  # more urgent work goes on meanwhile
 
     def pass_on(self) -> None:
         """Give the turn to another thread, if any waits, and queue behind it."""
@@ -182,7 +182,7 @@ def pause(seconds: float) -> None:
     """Sleep, and lend this thread's turn meanwhile. Workers call this instead of `time.sleep`."""
     if seconds > 0:
         with waiting():
-            time.sleep(seconds)
+            time.sleep(seconds)  # noqa: TID251  # the turn is lent
 
 
 def has_turn() -> bool:

@@ -81,7 +81,7 @@ class _Server(ThreadingHTTPServer):
         try:
             return super().get_request()
         except OSError:
-            time.sleep(_PAUSE_S)  # what waits to be accepted would be tried again at once
+            time.sleep(_PAUSE_S)  # noqa: TID251  # what waits to be accepted would be tried again at once
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:

@@ -1,6 +1,7 @@
-"""Each thing is modelled once: which modules use the kernel or the library that it stands on.
+"""Each thing is modelled once: which modules use the kernel that it stands on.
 
-Another user is a second model of the same thing, or belongs into the table.
+Another user is a second model of the same thing, or belongs into the table. Who imports a library is
+said by the import contracts and the banned names in pyproject.toml.
 """
 
 import ast
@@ -28,21 +29,6 @@ KERNELS = {
     "find_header": {"codecs/messages/salvage.py"},
     # Numbers in text.
     "read_number_fields": {"codecs/csv/fields.py"},
-}
-#: A library, and who imports it.
-LIBRARIES = {
-    "google.protobuf": set[str](),
-    "numpy.lib.format": set[str](),
-    "pandas": {"client/tables.py"},
-    "polars": {"client/tables.py"},
-    "pyarrow.csv": {"codecs/csv/lines.py"},
-    "pyarrow.dataset": set[str](),
-    "pyarrow.json": set[str](),
-    "pyarrow.parquet": {"codecs/arrow/parquet.py"},
-    # Archives are read in one place; NPZ is written in another, and by the client, which is alone.
-    "zipfile": {"codecs/archives/zip.py", "codecs/arrays/npz.py", "client/bodies.py"},
-    # It writes numbers and never reads.
-    "orjson": {"api/openapi.py", "codecs/json/write.py"},
 }
 #: What tests import of the codecs, beside `schemas/`; those in the folder of the kernels are free.
 SEAMS = {
@@ -81,12 +67,6 @@ def attributes() -> dict[str, set[str]]:
     return found
 
 
-@cache
-def imported() -> dict[str, set[str]]:
-    """What each module imports."""
-    return {name: imports(tree) for name, tree in modules().items()}
-
-
 def imports(tree: ast.Module) -> set[str]:
     """The modules that are imported; of `from a import b` both `a` and `a.b`, which may be one."""
     found: set[str] = set()
@@ -101,20 +81,6 @@ def imports(tree: ast.Module) -> set[str]:
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_kernel_has_one_caller(kernel: str) -> None:
     assert attributes()[kernel] == KERNELS[kernel]
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_a_library_has_one_importer(library: str) -> None:
-    assert {name for name, found in imported().items() if library in found} == LIBRARIES[library]
-
-
-def test_arrow_is_a_form_and_no_model_of_rows() -> None:
-    importers = {
-        name for name, found in imported().items() if any(m.split(".")[0] == "pyarrow" for m in found)
-    }
-    others = {name for name in importers if not name.startswith("codecs/arrow/")}
-    # CSV is split by Arrow; the client takes and gives its tables.
-    assert others == {"codecs/csv/lines.py", "client/tables.py"}
 
 
 def test_models_that_are_gone_stay_gone() -> None:

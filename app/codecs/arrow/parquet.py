@@ -30,7 +30,7 @@ from .thrift import invalid_parquet
 from .write import export_schema, write_batches
 
 if TYPE_CHECKING:  # imported where it is used: it takes 9 MB, also of a service that never sees Parquet
-    import pyarrow.parquet as pq
+    import pyarrow.parquet as pq  # noqa: TID251  # the one place
 
 _MAGIC: Final = b"PAR1"
 _ENCRYPTED: Final = b"PARE"
@@ -112,7 +112,7 @@ class ParquetReader:
 
     def _open(self, by_dictionary: tuple[str, ...]) -> pq.ParquetFile:
         """The file, of which these columns are read as dictionaries."""
-        import pyarrow.parquet as pq
+        import pyarrow.parquet as pq  # noqa: TID251  # the one place
 
         source: Any = _SeekableFile(self._file)
         return pq.ParquetFile(
@@ -320,7 +320,7 @@ def _row_groups(schema: pa.Schema, batches: Iterator[pa.RecordBatch], budget: Bu
 
 def _serialize(schema: pa.Schema, row_groups: Iterable[pa.Table]) -> Iterator[Buffer]:
     """A file of these row groups, handed out as each is written. Compressed by Snappy, which all read."""
-    import pyarrow.parquet as pq
+    import pyarrow.parquet as pq  # noqa: TID251  # the one place
 
     sink: Any = Collector(writer_reuses=True)
     writer = pq.ParquetWriter(sink, schema, compression="snappy")

@@ -116,7 +116,7 @@ class Kernels:
         """Compile what is not compiled yet, one kernel after the other."""
         for name in reversed(NAMES) if last_first else NAMES:
             while self._waiting:  # a lock alone would not let them go first
-                time.sleep(_LETS_OTHERS_GO_S)
+                time.sleep(_LETS_OTHERS_GO_S)  # noqa: TID251  # no turn is held here
             getattr(self, name)
 
     def progress(self) -> str:

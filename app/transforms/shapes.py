@@ -140,24 +140,17 @@ class PadTo(ArrayStep):
 
 
 def _fill_value(step: Step, feature: Feature, value: float) -> Any:
-    """The value in the feature's dtype, which must hold it exactly unless it is a float."""
-    if feature.dtype.is_float:
+    """The value in the feature's dtype, which must hold it exactly unless it is a float or complex."""
+    if feature.dtype.kind in ("float", "complex"):
         with np.errstate(over="ignore"):
             number = feature.dtype.numpy.type(value)
         if np.isinf(number):
             raise step.takes(feature, f"a dtype that holds {value}")
         return number
-    if value % 1:
-        raise step.takes(feature, f"a dtype that holds {value}")
-    limits = (0, 1) if feature.dtype.kind == "bool" else _limits(feature.dtype)
-    if not limits[0] <= value <= limits[1]:
+    least, most = feature.dtype.bounds
+    if value % 1 or not least <= value <= most:
         raise step.takes(feature, f"a dtype that holds {value}")
     return feature.dtype.numpy.type(int(value))
-
-
-def _limits(dtype: DType) -> tuple[int, int]:
-    limits = np.iinfo(dtype.numpy)
-    return int(limits.min), int(limits.max)
 
 
 @dataclass(frozen=True, slots=True)

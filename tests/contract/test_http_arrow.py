@@ -158,3 +158,26 @@ def test_appends_to_a_dataset(client: httpx.Client) -> None:
         "/v1/datasets/lines/records", content=b"n\n1\n2\n", headers={"Content-Type": "text/csv"}
     )
     assert text.status_code == 201, text.text
+
+
+@pytest.mark.parametrize("to", ["arrow", "parquet"])
+@pytest.mark.parametrize(
+    "feature",
+    [
+        {"shape": [2**31]},
+        {"shape": [None, 2**31]},
+        {"shape": [None, None, 2**31], "kind": "ragged"},
+        {"shape": [2**31], "encoding": "tensor"},
+    ],
+    ids=str,
+)
+def test_a_dimension_that_arrow_does_not_have_is_not_expressible(
+    client: httpx.Client, to: str, feature: dict[str, Any]
+) -> None:
+    declared = {"x": {"dtype": "int32", "nullable": True, **feature}}
+    params = {"schema": json.dumps({"features": declared}), "to": to}
+    answer = client.post("/v1/records/serialize", params=params, json=[{}])
+    problem = answer.json()
+    assert (answer.status_code, problem["code"], problem["feature"]) == (422, "not_expressible", "x")
+    written = client.post("/v1/records/serialize", params={**params, "to": "ndjson"}, json=[{}])
+    assert (written.status_code, written.text) == (200, '{"x":null}\n')

@@ -606,3 +606,31 @@ def test_a_process_that_is_killed_costs_no_row(client: httpx.Client, service: Se
     deadline = time.monotonic() + 30
     while client.get("/readyz").status_code != 200:
         assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "status"),
+    [
+        *((dtype, 1, 200) for dtype in ("int2", "uint2", "int4", "uint4", "bool", "complex64", "complex128")),
+        *((dtype, 1000, 422) for dtype in ("int2", "uint2", "int4", "uint4", "int8", "bool")),
+        ("complex64", 0.5, 200),
+        ("complex64", 1e300, 422),
+        ("uint4", 0.5, 422),
+    ],
+)
+def test_missing_values_are_filled_in_every_dtype_that_holds_the_value(
+    client: httpx.Client, dtype: str, value: float, status: int
+) -> None:
+    steps: Steps = [
+        {"step": "fill_missing", "value": value},
+        {"step": "pad_to", "shape": [2], "value": value},
+    ]
+    declared = {"x": {"dtype": dtype, "shape": [1], "nullable": True, "transforms": steps}}
+    params = {"schema": json.dumps({"features": declared}), "to": "json"}
+    answer = client.post("/v1/records/serialize", params=params, json=[{"x": None}])
+    assert answer.status_code == status, answer.text
+    if status == 200:
+        read = [value, 0.0] if dtype.startswith("complex") else bool(value) if dtype == "bool" else value
+        assert answer.json() == [{"x": [read, read]}]
+    else:
+        assert answer.json()["code"] == "invalid_transform"

@@ -41,7 +41,11 @@ _MAX_INT32: Final = 2**31 - 1
 
 
 def export_schema(schema: Schema) -> pa.Schema:
-    """The Arrow schema of what `write_batches` gives."""
+    """The Arrow schema of what `write_batches` gives.
+
+    Raises:
+        UnprocessableInput: a dimension beyond int32 (`not_expressible`).
+    """
     text = json.dumps(schema.to_json(), ensure_ascii=False, separators=(",", ":"))
     return pa.schema([_field(feature) for feature in schema], {SCHEMA_KEY: text.encode()})
 
@@ -61,17 +65,17 @@ def _field(feature: Feature) -> pa.Field[Any]:
 def _type(feature: Feature) -> pa.DataType:
     leaf = natural_type(feature.dtype)
     if feature.kind == "sparse":
-        places = _nested_type((None, len(feature.shape)), pa.int64())
-        return pa.struct([_item("indices", places), _item("values", _nested_type((None,), leaf))])
+        places = _nested_type(feature, (None, len(feature.shape)), pa.int64())
+        return pa.struct([_item("indices", places), _item("values", _nested_type(feature, (None,), leaf))])
     if feature.kind == "sequence":
         return pa.list_(_item("item", _type(feature.step)))
     if feature.kind == "ragged":
         cuts = (None,) * (feature.num_partitions + 1)
-        return _nested_type((*cuts, *feature.inner_shape), leaf)
+        return _nested_type(feature, (*cuts, *feature.inner_shape), leaf)
     if feature.num_unknown > 1:
-        dims = _nested_type((len(feature.shape),), pa.int32())
-        return pa.struct([_item("data", _nested_type((None,), leaf)), _item("shape", dims)])
-    return _nested_type(feature.shape, leaf)
+        dims = _nested_type(feature, (len(feature.shape),), pa.int32())
+        return pa.struct([_item("data", _nested_type(feature, (None,), leaf)), _item("shape", dims)])
+    return _nested_type(feature, feature.shape, leaf)
 
 
 def _item(name: str, layout: pa.DataType) -> pa.Field[Any]:
@@ -79,8 +83,10 @@ def _item(name: str, layout: pa.DataType) -> pa.Field[Any]:
     return pa.field(name, layout, nullable=False)
 
 
-def _nested_type(shape: FeatureShape, leaf: pa.DataType) -> pa.DataType:
+def _nested_type(feature: Feature, shape: FeatureShape, leaf: pa.DataType) -> pa.DataType:
     for dim in reversed(shape):
+        if dim is not None and dim > _MAX_INT32:
+            raise _too_long(feature, dim)
         leaf = pa.list_(_item("item", leaf), -1 if dim is None else dim)
     return leaf
 
@@ -124,16 +130,19 @@ def _check(feature: Feature, column: Column, num_rows: int, first_row: int) -> N
                 feature=feature.name,
             )
     if column.shapes is not None and column.shapes.size and column.shapes.max() > _MAX_INT32:
-        largest = int(column.shapes.max())
         item = int(np.argmax(column.shapes.max(axis=1)))
         items = column.splits[0] if feature.kind == "sequence" else np.arange(len(column.shapes) + 1)
-        raise UnprocessableInput(
-            f"Feature {feature.name!r} has a dimension of {largest}; Arrow's tensors have dimensions of "
-            "32 bits. Choose another output format.",
-            code="not_expressible",
-            row=first_row + column.find_row(items, item),
-            feature=feature.name,
-        )
+        raise _too_long(feature, int(column.shapes.max()), first_row + column.find_row(items, item))
+
+
+def _too_long(feature: Feature, dim: int, row: int | None = None) -> UnprocessableInput:
+    return UnprocessableInput(
+        f"Feature {feature.name!r} has a dimension of {dim}; Arrow's tensors have dimensions of 32 bits. "
+        "Choose another output format.",
+        code="not_expressible",
+        row=row,
+        feature=feature.name,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ ShardsmithError
 │   └── InProgress                the same is being done right now
 ├── StorageError                  the object store failed
 │   ├── StorageUnavailable        cannot be reached, or answered with an error
+│   │   └── SourceUnavailable     the same of what an import reads, which is not the store
 │   ├── OutcomeUnknown            a write may or may not have been stored
 │   ├── StorageFull               no room left
 │   │   └── SpoolFull             no room left on the spool, the local disk for what memory does not hold
@@ -262,6 +263,12 @@ class StorageUnavailable(StorageError):
     """The object store cannot be reached, or answered with an error; try again."""
 
     code = "storage_unavailable"
+
+
+class SourceUnavailable(StorageUnavailable):
+    """What an import reads cannot be reached, or answered with an error. The object store is not involved."""
+
+    code = "source_unavailable"
 
 
 class OutcomeUnknown(StorageError):

@@ -42,7 +42,7 @@ STATUS: Final[dict[type[errors.ShardsmithError], int]] = {
 }
 
 #: For statuses whose cause is ours to keep: what the client is told instead.
-_UNDISCLOSED: Final = "The object store did not do its part. Try again; the log of the service has the cause."
+_UNDISCLOSED: Final = "{} did not do its part. Try again; the log of the service has the cause."
 _CODES: Final = {
     404: "route_not_found",
     405: "method_not_allowed",
@@ -154,7 +154,8 @@ def response_for(error: errors.ShardsmithError, *, body_unread: bool = False) ->
         logger.warning("%s: %s", error.code, error.detail)
     elif status >= 500:
         logger.error("%s: %s", error.code, error.detail, exc_info=error)
-    detail = error.detail if error.disclosed else _UNDISCLOSED
+    party = "The source" if isinstance(error, errors.SourceUnavailable) else "The object store"
+    detail = error.detail if error.disclosed else _UNDISCLOSED.format(party)
     return problem_response(
         status,
         error.code,

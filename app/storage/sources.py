@@ -6,19 +6,22 @@ the object.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final, NoReturn, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import obstore
 from obstore.exceptions import BaseError, PreconditionError
 
 from ..domain.urls import hide_secrets
-from ..errors import MalformedInput, StorageError, StorageUnavailable, UnprocessableInput
+from ..errors import MalformedInput, SourceUnavailable, StorageError, UnprocessableInput
 from ..runtime.streams import Buffer
 from ..runtime.turns import waiting
 from .failures import failure
@@ -28,6 +31,16 @@ from .source_objects import SourceObject, nothing_at, source_changed
 from .web import WebObjects, is_web_url
 
 T = TypeVar("T")
+#: Scheme and authority, and the parts of the path.
+_Place = tuple[tuple[str, str], tuple[str, ...]]
+
+_FILE: Final = ("file", "")
+#: To pass through a folder takes no right to list it, where the system has a flag for that.
+_PASS: Final = os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_PATH", os.O_RDONLY)
+#: What a name meets that leads elsewhere than it did.
+_ELSEWHERE: Final = {
+    errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.ESPIPE, errno.ENXIO,
+}  # fmt: skip
 
 _REMOTE: Final = ("s3", "gs", "az")
 _TIMEOUTS: Final = Timeouts()
@@ -66,17 +79,20 @@ class Source(Protocol):
         ...
 
 
-def open_source(url: str) -> Source:
+def open_source(url: str, allowed: Sequence[str] | None = None) -> Source:
     """The source that a URL names.
 
     Args:
         url: `s3://bucket/prefix`, `gs://`, `az://`, or `file:///folder`: everything below a folder, one
             object, or those that match a pattern (`s3://bucket/logs/*.parquet`, where `*` also matches
             slashes). `https://` names one object, or, ending in `.txt`, a list with a URL in each line.
+        allowed: URLs at or below which all must lie that is read, also where links, lists and redirections
+            lead; None allows everything.
 
     Raises:
-        MalformedInput: it is none of these (`invalid_source`).
+        MalformedInput: it is none of these (`invalid_source`), or not allowed (`source_not_allowed`).
     """
+    _require_allowed(url, allowed)
     scheme, separator, rest = url.partition("://")
     if separator and scheme in _REMOTE:
         bucket, _, key = rest.partition("/")
@@ -84,7 +100,7 @@ def open_source(url: str) -> Source:
             return _BucketSource(scheme, bucket, key)
     if separator and scheme == "file" and rest.startswith("/"):
         try:
-            return _FolderSource(Path(unquote(rest)))
+            return _FolderSource(Path(unquote(rest)), allowed)
         except OSError as error:
             raise MalformedInput(
                 f"{url[:200]!r} cannot be read: {error.strerror}.", code="invalid_source"
@@ -96,7 +112,7 @@ def open_source(url: str) -> Source:
                 "that needs no password.",
                 code="invalid_source",
             )
-        return WebObjects(url)
+        return WebObjects(url, lambda place: _require_allowed(place, allowed))
     raise MalformedInput(
         f"{hide_secrets(url)[:200]!r} names no source. Use s3://, gs://, az://, file:///folder, or https://.",
         code="invalid_source",
@@ -110,13 +126,26 @@ def is_allowed(url: str, allowed: Sequence[str]) -> bool:
     where its symbolic links lead.
     """
     place = _place_of(url)
-    return place is not None and any(
+    return place is not None and _is_at(place, allowed)
+
+
+def _is_at(place: _Place, allowed: Sequence[str]) -> bool:
+    return any(
         base is not None and place[0] == base[0] and place[1][: len(base[1])] == base[1]
         for base in map(_place_of, allowed)
     )
 
 
-def _place_of(url: str) -> tuple[tuple[str, str], tuple[str, ...]] | None:
+def _require_allowed(url: str, allowed: Sequence[str] | None) -> None:
+    if allowed is not None and not is_allowed(url, allowed):
+        raise MalformedInput(
+            f"Nothing may be imported from {hide_secrets(url)!r}. The operator names what may be in "
+            "SHARDSMITH_IMPORT_SOURCES.",
+            code="source_not_allowed",
+        )
+
+
+def _place_of(url: str) -> _Place | None:
     """Scheme and authority, and the parts of the path; None where it may lead elsewhere.
 
     Only on the web do a query and a fragment end the path: of a bucket or a folder it is all of the rest.
@@ -131,7 +160,10 @@ def _place_of(url: str) -> tuple[tuple[str, str], tuple[str, ...]] | None:
     if "." in names or ".." in names:
         return None
     if scheme == "file":
-        names = Path(os.path.realpath("/" + unquote("/".join(names)))).parts[1:]
+        try:
+            names = Path(os.path.realpath("/" + unquote("/".join(names)))).parts[1:]
+        except OSError:  # a link was replaced meanwhile
+            return None
     return (scheme, authority), names
 
 
@@ -198,7 +230,10 @@ class _BucketSource:
         except PreconditionError:
             raise
         except (BaseError, OSError, ValueError) as error:
-            raise failure(key, error, self._hints) from None
+            found = failure(key, error, self._hints)
+            if isinstance(found, StorageError):
+                raise SourceUnavailable(found.detail) from None
+            raise found from None
 
 
 def _describe(meta: obstore.ObjectMeta) -> SourceObject:
@@ -212,86 +247,103 @@ class _FolderSource:
     """Files below a folder, or one file. They are named by their paths below it.
 
     A path that is there is no pattern. Symbolic links to files are followed as long as they stay below the
-    folder.
+    folder. Who can write there can change where a name leads at any time: only what was opened is looked at.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, allowed: Sequence[str] | None) -> None:
         folder, pattern = (str(path), "") if path.exists() else _split_pattern(str(path))
         self._pattern = pattern[len(folder) :].lstrip("/")
         self._path = Path(folder or "/")
         self._is_file = self._path.is_file()
         self._root = self._path.parent if self._is_file else self._path
+        self._allowed = allowed
         self.folder = self._path.name if self._is_file else ""
 
     def list(self) -> Iterator[SourceObject]:
-        if self._is_file:
-            self._require_inside(self._path.name)
-            yield self._describe(self._path.name)
-            return
-        found = False
-        if not self._root.is_dir():
+        if not self._is_file and not self._root.is_dir():
             raise nothing_at(f"file://{self._path}")
-        for folder, folders, names in os.walk(self._root, onerror=_refuse):
-            for name in (*folders, *names):
-                path = (Path(folder) / name).relative_to(self._root).as_posix()
-                if self._pattern and not fnmatchcase(path, self._pattern):
-                    continue
-                # Passed over, its rows would be missing, and nobody would know.
-                self._require_inside(path)
-                if name in names:
+        found = False
+        try:
+            for path, state in self._walk():
+                if not stat.S_ISDIR(state.st_mode):
                     found = True
-                    yield self._describe(path)
+                    yield SourceObject(path, state.st_size, _state_of(state))
+        except OSError as error:
+            raise SourceUnavailable(
+                f"The source cannot be listed: {error.filename!a:.200}: {error.strerror}."
+            ) from error
         if not found:
             raise nothing_at(f"file://{self._path}")
 
+    def _walk(self) -> Iterator[tuple[str, os.stat_result]]:
+        if self._is_file:
+            yield self._path.name, self._stat(self._path.name)
+        folders = [] if self._is_file else [""]
+        while folders:
+            folder = folders.pop()
+            with self._opened(folder) as descriptor, os.scandir(descriptor) as entries:
+                for entry in entries:
+                    path = folder + entry.name
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(f"{path}/")
+                    elif not self._pattern or fnmatchcase(path, self._pattern):
+                        # Passed over, the rows of a link would be missing, and nobody would know.
+                        is_link = entry.is_symlink()
+                        yield path, self._stat(path) if is_link else entry.stat(follow_symlinks=False)
+
+    def _stat(self, path: str) -> os.stat_result:
+        with self._opened(path) as descriptor:
+            return os.fstat(descriptor)
+
     def read(self, item: SourceObject, offset: int, length: int) -> Buffer:
-        if not self._contains(item.name):
-            raise source_changed(item)
         try:
-            with (self._root / item.name).open("rb", buffering=0) as file:
+            with self._opened(item.name) as descriptor, open(descriptor, "rb", 0, closefd=False) as file:
                 data = bytearray(length)
                 view, filled = memoryview(data), 0
                 file.seek(offset)
                 while filled < length and (taken := file.readinto(view[filled:])):
                     filled += taken
                 # Afterwards: what was written while it was read has changed it by now.
-                state = os.fstat(file.fileno())
-        except FileNotFoundError:
+                state = os.fstat(descriptor)
+        except UnprocessableInput:
             raise source_changed(item) from None
         except OSError as error:
-            raise StorageUnavailable(
+            if error.errno in _ELSEWHERE:
+                raise source_changed(item) from None
+            raise SourceUnavailable(
                 f"The file {item.name!r} of the source cannot be read: {error.strerror}."
             ) from error
         if filled < length or _state_of(state) != item.etag:
             raise source_changed(item)
         return view.toreadonly()
 
-    def _require_inside(self, path: str) -> None:
-        if os.path.islink(self._root / path) and not self._contains(path):  # noqa: PTH114
+    @contextmanager
+    def _opened(self, path: str) -> Iterator[int]:
+        """A descriptor of what is at a path below the folder.
+
+        Raises:
+            UnprocessableInput: it is elsewhere (`source_link`).
+            OSError: it cannot be opened, or links changed meanwhile.
+        """
+        root = os.path.realpath(self._root, strict=True)
+        place = os.path.realpath(self._root / path, strict=True)
+        *folders, name = parts = Path(place).parts
+        is_inside = Path(place).is_relative_to(root)
+        if not is_inside or (self._allowed is not None and not _is_at((_FILE, parts[1:]), self._allowed)):
             raise UnprocessableInput(
                 f"The symbolic link {path!a:.200} leads out of the folder of the source. Name where it "
                 "leads, or put the files into the folder.",
                 code="source_link",
             )
-
-    def _contains(self, path: str) -> bool:
-        root = os.path.realpath(self._root)
-        return os.path.realpath(os.path.join(root, path)).startswith(root.rstrip("/") + "/")  # noqa: PTH118
-
-    def _describe(self, path: str) -> SourceObject:
-        try:
-            state = (self._root / path).stat()
-        except OSError as error:
-            raise _cannot_list(error) from error
-        return SourceObject(path, state.st_size, _state_of(state))
-
-
-def _refuse(error: OSError) -> NoReturn:
-    raise _cannot_list(error) from error
-
-
-def _cannot_list(error: OSError) -> StorageError:
-    return StorageUnavailable(f"The source cannot be listed: {error.filename!a:.200}: {error.strerror}.")
+        with ExitStack() as stack:
+            # From the root on, following no link. A FIFO does not hold the thread.
+            folder: int | None = None
+            for part in folders:
+                folder = os.open(part, _PASS, dir_fd=folder)
+                stack.callback(os.close, folder)
+            opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+            stack.callback(os.close, opened)
+            yield opened
 
 
 def _state_of(state: os.stat_result) -> str:

@@ -8,14 +8,14 @@ import string
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import IO, Final
 from urllib.parse import quote, urljoin, urlsplit
 
 from ..domain.limits import KIB, MIB
 from ..domain.urls import hide_secrets
-from ..errors import InputError, LimitExceeded, StorageUnavailable, UnprocessableInput
+from ..errors import InputError, LimitExceeded, SourceUnavailable, UnprocessableInput
 from ..runtime.streams import Buffer
 from ..runtime.threads import Threads
 from ..runtime.turns import pause, waiting
@@ -27,6 +27,7 @@ _LONGEST_ANSWER_S: Final = 600.0
 _TRIES: Final = 4
 _FIRST_WAIT_S: Final = 0.5
 _LONGEST_LIST: Final = 16 * MIB
+_LONGEST_ETAG: Final = KIB
 #: Objects of a list that are asked about at a time, and before the next ones are.
 _DESCRIBED: Final = 8
 _SUBMITTED: Final = 1000
@@ -42,7 +43,14 @@ def is_web_url(url: str) -> bool:
 
 
 class _SameOrigin(urllib.request.HTTPRedirectHandler):
-    """Follows a redirection only where it stays with the server: what is allowed is allowed by its name."""
+    """Follows a redirection only where it stays with the server, and at what may be read.
+
+    Args:
+        check: raises where a URL may not be read.
+    """
+
+    def __init__(self, check: Callable[[str], None]) -> None:
+        self._check = check
 
     def redirect_request(
         self,
@@ -60,6 +68,7 @@ class _SameOrigin(urllib.request.HTTPRedirectHandler):
                 f"{hide_secrets(req.full_url)} is redirected to another server, {new.netloc}. Name that URL.",
                 code="source_redirected",
             )
+        self._check(newurl)
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
@@ -68,13 +77,17 @@ class WebObjects:
 
     A line of the list is a URL, relative to that of the list; empty lines and those that begin with `#`
     count nothing. All lie on the server of the list, which names each once.
+
+    Args:
+        check: raises where a URL may not be read.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, check: Callable[[str], None]) -> None:
         self._url = url
+        self._check = check
         self._is_list = urlsplit(url).path.endswith(".txt")
         self.folder = path_of(url)[: path_of(url).rfind("/") + 1] if self._is_list else path_of(url)
-        self._opener = urllib.request.build_opener(_SameOrigin())
+        self._opener = urllib.request.build_opener(_SameOrigin(check))
 
     def list(self) -> Iterator[SourceObject]:
         if not self._is_list:
@@ -109,6 +122,7 @@ class WebObjects:
                     f"The list names {hide_secrets(url)}, which is on another server.",
                     code="source_redirected",
                 )
+            self._check(url)
             if url in urls:
                 raise UnprocessableInput(
                     f"The list names {hide_secrets(url)} twice, so that its rows would be there twice.",
@@ -143,7 +157,7 @@ class WebObjects:
     def _describe(self, url: str) -> SourceObject:
         headers, _ = self._fetch(url, {}, 0)
         length, etag = headers.get("Content-Length", ""), _state_of(headers)
-        if not length.isdigit() or not etag:
+        if not (length.isascii() and length.isdigit()) or not 0 < len(etag) <= _LONGEST_ETAG:
             raise UnprocessableInput(
                 f"The server says neither how long {hide_secrets(url)} is nor when it changed.",
                 code="no_ranges",
@@ -178,7 +192,7 @@ class WebObjects:
             if tries_left:
                 pause(wait)
                 wait *= 2
-        raise StorageUnavailable(f"{hide_secrets(url)} cannot be fetched: {cause}.")
+        raise SourceUnavailable(f"{hide_secrets(url)} cannot be fetched: {cause}.")
 
 
 def _read(answer: http.client.HTTPResponse, most: int) -> bytes:

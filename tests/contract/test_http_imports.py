@@ -11,6 +11,7 @@ import pytest
 
 from app.main import create_app_with
 from app.settings import Settings
+from app.storage import web
 from openapi.recorded import serving
 from tests.support.waiting import wait_for
 
@@ -183,6 +184,18 @@ def test_a_description_that_is_too_long_is_refused(importing: httpx.Client, meth
     body = b'{"description": "' + b"a" * 5 * 2**20
     answer = importing.request(method, path, content=body, headers={"Content-Type": "application/json"})
     assert (answer.status_code, answer.json()["code"]) == (413, "payload_too_large")
+
+
+def test_a_source_that_fails_is_named_and_not_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "_FIRST_WAIT_S", 0.0)
+    with socket.socket() as bound:  # and not listening
+        bound.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}/x.csv"
+        with serving(create_app_with(Settings(storage_url="memory://", import_sources=url))) as client:
+            answer = client.post("/v1/datasets/a/imports", json={"source": url})
+    problem = answer.json()
+    assert (answer.status_code, problem["code"]) == (503, "source_unavailable")
+    assert "The source did not do its part" in problem["detail"]
 
 
 def test_by_default_nothing_is_allowed(client: httpx.Client, incoming: Path) -> None:

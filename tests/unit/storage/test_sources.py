@@ -1,11 +1,12 @@
 """Sources of imports: what they list, and what lies at a URL that is allowed."""
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from app.errors import InputError, MalformedInput, StorageUnavailable
+from app.errors import InputError, MalformedInput, SourceUnavailable
 from app.storage.sources import is_allowed, open_source
 
 
@@ -141,10 +142,92 @@ def test_a_folder_that_cannot_be_listed_is_an_error(tmp_path: Path) -> None:
         for _ in range(20):
             os.mkdir("d" * 250, dir_fd=descriptors[-1])
             descriptors.append(os.open("d" * 250, os.O_RDONLY, dir_fd=descriptors[-1]))
-        with pytest.raises(StorageUnavailable):
+        with pytest.raises(SourceUnavailable):
             _names(tmp_path.as_uri())
     finally:
         for descriptor in reversed(descriptors[:-1]):
             os.rmdir("d" * 250, dir_fd=descriptor)
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+def _replace(path: Path, kind: str, other: Path) -> None:
+    """Put something else at a path: a link to `other`, a link to nothing, a FIFO, or a folder."""
+    path.rename(path.with_name("moved"))
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(other if kind == "link" else "nothing")
+
+
+@pytest.mark.parametrize("part", ["in/deep/a.csv", "in/deep", "in"])
+@pytest.mark.parametrize("kind", ["link", "dangling", "fifo", "folder"])
+def test_a_name_that_leads_elsewhere_once_it_was_checked_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, kind: str
+) -> None:
+    """Who can write into the folder copies size and time of a file outside, and is faster than we are."""
+    for name in ("in/deep", "out/deep"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "a.csv").write_text("x\n1\n")
+        os.utime(tmp_path / name / "a.csv", (1, 1))
+    allowed = [(tmp_path / "in").as_uri()]
+    source = open_source(allowed[0], allowed)
+    [item] = source.list()
+    resolve = os.path.realpath
+
+    def resolve_too_early(path: str, **options: bool) -> str:
+        resolved = resolve(path, **options)
+        if resolved.endswith("a.csv"):
+            monkeypatch.undo()
+            _replace(tmp_path / part, kind, tmp_path / part.replace("in", "out", 1))
+        return resolved
+
+    monkeypatch.setattr(os.path, "realpath", resolve_too_early)
+    with pytest.raises(InputError) as caught:
+        source.read(item, 0, item.size)
+    assert caught.value.code == "source_changed"
+
+
+@pytest.mark.parametrize("place", ["folder", "link"])
+def test_nothing_outside_is_listed_by_a_name_that_leads_there_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    for name in ("in/deep", "out"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / f"{name[:2]}.csv").touch()
+    (tmp_path / "in/link").symlink_to("deep/in.csv")
+    allowed = [(tmp_path / "in").as_uri()]
+    changed, leads_to = {"folder": ("in/deep", "out"), "link": ("in/deep/in.csv", "out/ou.csv")}[place]
+    resolve, last = os.path.realpath, str(tmp_path / changed)
+
+    def resolve_too_early(path: str, **options: bool) -> str:
+        resolved = resolve(path, **options)
+        if resolved == last:
+            monkeypatch.undo()
+            _replace(tmp_path / changed, "link", tmp_path / leads_to)
+        return resolved
+
+    monkeypatch.setattr(os.path, "realpath", resolve_too_early)
+    with pytest.raises((InputError, SourceUnavailable)) as caught:
+        list(open_source(allowed[0], allowed).list())
+    assert "ou.csv" not in caught.value.detail
+
+
+def test_a_link_that_is_replaced_while_it_is_resolved_is_not_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: str, **_: bool) -> str:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
+
+    (tmp_path / "a.csv").touch()
+    source = open_source(tmp_path.as_uri(), [tmp_path.as_uri()])
+    [item] = source.list()
+    monkeypatch.setattr(os.path, "realpath", fail)
+    assert not is_allowed(tmp_path.as_uri(), [tmp_path.as_uri()])
+    with pytest.raises(SourceUnavailable):
+        list(source.list())
+    with pytest.raises(InputError) as caught:
+        source.read(item, 0, 1)
+    assert caught.value.code == "source_changed"

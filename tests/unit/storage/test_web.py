@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.errors import InputError, StorageUnavailable
+from app.errors import InputError, SourceUnavailable
 from app.storage import web
 from app.storage.sources import open_source
 
@@ -122,14 +122,14 @@ def test_an_answer_that_breaks_off_is_asked_for_again(server: Server) -> None:
 
 def test_what_always_breaks_off_is_no_fault_of_the_object(server: Server) -> None:
     # Else `on_error=skip` would leave its rows out.
-    with pytest.raises(StorageUnavailable) as caught:
+    with pytest.raises(SourceUnavailable) as caught:
         _read(server, serve(50, 53, cut=7))
     assert "geheim" not in str(caught.value)
 
 
 def test_a_server_that_takes_too_long_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web, "_LONGEST_ANSWER_S", 0.0)
-    with pytest.raises(StorageUnavailable, match="too slow"):
+    with pytest.raises(SourceUnavailable, match="too slow"):
         _read(server, serve(50, 60))
 
 
@@ -206,6 +206,66 @@ def test_an_object_of_a_list_that_is_not_there_is_an_error(
     assert "7.csv" in caught.value.detail
 
 
+@pytest.mark.parametrize(
+    "place", ["/private/x.csv", "/in/%2e%2e/private/x.csv", "../private/x.csv", "/in/..%2fprivate/x.csv"]
+)
+def test_nothing_is_asked_for_where_nothing_may_be_read(server: Server, place: str) -> None:
+    """The server may serve more people than those who may read all of it."""
+    allowed = [f"{server.url}/in"]
+    server.answer = lambda handler: handler.say(302, {"Location": place})
+    with pytest.raises(InputError) as caught:
+        list(open_source(f"{server.url}/in/files.txt", allowed).list())
+    assert caught.value.code == "source_not_allowed"
+    server.answer = lambda handler: handler.say(200, {}, f"a.csv\n{place}\n".encode())
+    with pytest.raises(InputError) as caught:
+        list(open_source(f"{server.url}/in/files.txt", allowed).list())
+    assert caught.value.code == "source_not_allowed"
+    assert server.requests == ["GET /in/files.txt"] * 2
+
+
+def test_a_redirection_to_what_may_be_read_is_followed(server: Server) -> None:
+    source = open_source(f"{server.url}/in/x.csv", [f"{server.url}/in"])
+    [item] = source.list()
+
+    def answer(handler: Handler) -> None:
+        moves = handler.path == "/in/x.csv"
+        handler.say(302, {"Location": "deep/y.csv"}) if moves else serve(50, 60)(handler)
+
+    server.answer = answer
+    assert bytes(source.read(item, 50, 10)) == DATA[50:60]
+    assert server.requests == ["HEAD /in/x.csv", "GET /in/x.csv", "GET /in/deep/y.csv"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content-Length": "200", "ETag": "x" * 60_000},
+        {"Content-Length": "200", "ETag": "x" * 1025},
+        {"Content-Length": "\u00b2", "ETag": "x"},
+        {"Content-Length": "+200", "ETag": "x"},
+        {"ETag": "x"},
+    ],
+    ids=["etag", "longer", "superscript", "sign", "none"],
+)
+def test_an_object_whose_size_or_etag_is_odd_is_the_fault_of_the_source(
+    server: Server, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]
+) -> None:
+    monkeypatch.setattr(Handler, "do_HEAD", lambda handler: handler.say(200, headers))
+    with pytest.raises(InputError) as caught:
+        list(open_source(f"{server.url}/x.csv").list())
+    assert caught.value.code == "no_ranges"
+
+
+def test_more_headers_than_are_read_are_the_fault_of_the_source(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = {f"X-{k}": "x" * 50_000 for k in range(101)}
+    monkeypatch.setattr(Handler, "do_HEAD", lambda handler: handler.say(200, headers))
+    with pytest.raises(SourceUnavailable) as caught:
+        list(open_source(f"{server.url}/x.csv").list())
+    assert caught.value.code == "source_unavailable"
+
+
 @pytest.mark.tools
 def test_a_server_is_trusted_by_the_certificates_that_are_configured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -236,7 +296,7 @@ def test_a_server_is_trusted_by_the_certificates_that_are_configured(
         thread.start()
         try:
             url = f"https://localhost:{found.server_port}/x.csv"
-            with pytest.raises(StorageUnavailable, match="certificate"):
+            with pytest.raises(SourceUnavailable, match="certificate"):
                 list(open_source(url).list())
             monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
             source = open_source(url)

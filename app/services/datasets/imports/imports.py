@@ -23,12 +23,10 @@ from ....domain.limits import Limits
 from ....domain.manifest import Manifest
 from ....domain.names import check_append_id, check_dataset_name, check_idempotency_key
 from ....domain.schema import Schema
-from ....domain.urls import hide_secrets
 from ....errors import (
     Conflict,
     InputError,
     LimitExceeded,
-    MalformedInput,
     NotFound,
     UnprocessableInput,
 )
@@ -150,14 +148,13 @@ class Imports:
             LimitExceeded: too many ranges (`too_many_ranges`).
         """
         check_dataset_name(dataset)
-        _require_allowed(request.source, self._allowed)
+        source = open_source(request.source, self._allowed)
         if request.schema is not None:
             request = replace(request, schema=check_transforms(request.schema))
         import_id = secrets.token_hex(16) if key is None else id_of_key(check_idempotency_key(key))
         if key is not None and (found := self._find(dataset, import_id)) is not None:
             return self._take_up(dataset, found, request), False
-        source = open_source(request.source)
-        objects, form, passed_over = _choose_objects(source, request, self._allowed)
+        objects, form, passed_over = _choose_objects(source, request)
 
         def cut_one(item: SourceObject) -> list[Range]:
             with self._workspace(source) as (counted, workspace):
@@ -376,7 +373,7 @@ class Imports:
 
     def _append(self, dataset: str, plan: ImportPlan, index: int, key: str, part: Range) -> AppendResult:
         append = plan.request.append(dataset, plan.form, part, key=key, sequence=index + 1)
-        with self._body(open_source(plan.request.source), plan.form, part) as body:
+        with self._body(open_source(plan.request.source, self._allowed), plan.form, part) as body:
             return self._datasets.append(append, body).result().stored
 
     def _note_done(
@@ -461,38 +458,22 @@ def _is_dead(dataset: Dataset, append_id: str) -> bool:
         return False
 
 
-def _require_allowed(url: str, allowed: Sequence[str] | None) -> None:
-    if allowed is not None and not is_allowed(url, allowed):
-        raise MalformedInput(
-            f"Nothing may be imported from {hide_secrets(url)!r}. The operator names what may be in "
-            "SHARDSMITH_IMPORT_SOURCES.",
-            code="source_not_allowed",
-        )
-
-
 def _is_hidden(name: str, folder: str) -> bool:
     """Whether a part of a name begins with `_` or `.`; a column's value (`_day=1`) does not count."""
     parts = path_of(name).removeprefix(folder).split("/")
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in parts)
 
 
-def _choose_objects(
-    source: Source, request: ImportRequest, allowed: Sequence[str] | None
-) -> tuple[list[SourceObject], FormName, int]:
+def _choose_objects(source: Source, request: ImportRequest) -> tuple[list[SourceObject], FormName, int]:
     """The objects to import by name, their format, and how many others there are.
 
     Names that begin with `_` or `.`, also of folders, are of what is not finished or no rows, as in Spark.
     A format that was said goes before the endings of names: where all of them tell others, all objects are
     taken, such as NDJSON in `.json`.
-
-    Raises:
-        MalformedInput: a list leads to where nothing may be imported from (`source_not_allowed`).
     """
     objects: list[SourceObject] = []
     passed_over = 0
     for item in source.list():
-        if "://" in item.name:
-            _require_allowed(item.name, allowed)
         # S3's consoles and Hadoop mark folders by empty objects.
         is_mark = not item.size and form_of(item.name) is None
         if is_mark or _is_hidden(item.name, source.folder):

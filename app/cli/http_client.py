@@ -84,8 +84,12 @@ class Answer:
         if expected is not None and found != expected:
             raise _interrupted()
 
-    def json(self, member: str | None = None) -> dict[str, Any]:
-        """The body, which is an object of JSON, with that member if one is named.
+    def json(self, shape: Mapping[str, Any], **absent: Any) -> dict[str, Any]:
+        """The body, which is an object of JSON.
+
+        Args:
+            shape: members that it has, their types and those of their items, such as `{"versions": [str]}`.
+            absent: what members count as that may not be there.
 
         Raises:
             StorageUnavailable: it is not, as that of a server of something else.
@@ -99,13 +103,21 @@ class Answer:
             found = json.loads(data)
         except (ValueError, RecursionError):
             raise _no_service() from None
-        if not isinstance(found, dict) or (member is not None and member not in found):
+        if not isinstance(found, dict) or not _has_shape({**absent, **found}, shape):
             raise _no_service()
         return found
 
 
+def _has_shape(found: Any, shape: Any) -> bool:
+    if isinstance(shape, Mapping):
+        return isinstance(found, dict) and all(_has_shape(found.get(name), shape[name]) for name in shape)
+    if isinstance(shape, list):
+        return isinstance(found, list) and all(_has_shape(item, shape[0]) for item in found)
+    return isinstance(found, shape)
+
+
 def _no_service() -> errors.StorageUnavailable:
-    return errors.StorageUnavailable("What answers there is no Shardsmith service. Check the address.")
+    return errors.StorageUnavailable("What answers there is not a Shardsmith service. Check the address.")
 
 
 def _interrupted() -> errors.StreamInterrupted:
@@ -179,7 +191,7 @@ def require_success(answer: Answer) -> Answer:
     try:
         problem = json.loads(text)
         code, detail = str(problem["code"]), str(problem["detail"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise kind(f"The server answered {answer.status}.") from None
     kind = errors.CorruptData if code == "corrupt_data" else kind
     place = {name: problem.get(name) for name in ("row", "feature", "offset", "pointer")}
@@ -257,11 +269,8 @@ class Service:
         Raises:
             ShardsmithError: as `send`; what answers is no such service.
         """
-        listed = self.send("GET", "datasets").json("datasets")["datasets"]
-        try:
-            return [each["dataset"] for each in listed]
-        except (TypeError, KeyError):
-            raise _no_service() from None
+        listed = self.send("GET", "datasets").json({"datasets": [{"dataset": str}]})
+        return [each["dataset"] for each in listed["datasets"]]
 
     def get_outside(self, path: str) -> Answer:
         """The answer to `GET` of a path that is not below `/v1`, whatever its status is."""

@@ -238,6 +238,18 @@ class _Local:
         return dict(self._datasets.validate(name, version, Budget(self._run.limits)).to_json())
 
 
+#: What answers of a service have, of which something is shown.
+_DATASET: Final = {"waiting": dict, "latest_version": str | None}
+_APPENDED: Final = {
+    "append_id": str, "num_records": int, "rounded": [str], "lost": {"num_bytes": int}, "skipped": int,
+}  # fmt: skip
+_PUBLISHED: Final = {"percent": int, "version": str}
+_VALIDATED: Final = {
+    "valid": bool, "version": str, "num_records": int, "num_shards": int, "num_bytes": int,
+    "problems": [{"file": str, "detail": str, "code": str, "offset": int | None}],
+}  # fmt: skip
+
+
 class _Remote:
     def __init__(self, service: Service, resources: ExitStack) -> None:
         self._service = service
@@ -247,14 +259,17 @@ class _Remote:
         return self._service.dataset_names()
 
     def dataset(self, name: str) -> dict[str, Any]:
-        return dict(self._service.send("GET", "datasets", name).json("waiting"))
+        return self._service.send("GET", "datasets", name).json(
+            {"waiting": dict, "latest_version": str | None}
+        )
 
     def versions(self, name: str) -> list[str]:
-        return list(self._service.send("GET", "datasets", name, "versions").json("versions")["versions"])
+        found = self._service.send("GET", "datasets", name, "versions").json({"versions": [str]})
+        return list(found["versions"])
 
     def manifest(self, name: str, version: str) -> Manifest:
         # Its names become names of files: they are checked as those of a manifest in the store are.
-        return Manifest.from_json(self._service.send("GET", "datasets", name, "versions", version).json())
+        return Manifest.from_json(self._service.send("GET", "datasets", name, "versions", version).json({}))
 
     def put(
         self, name: str, split: str, found: Input, key: str | None, given: Given, workspace: Workspace
@@ -273,7 +288,8 @@ class _Remote:
             body=pieces_of(found.raw),
             num_bytes=found.raw_bytes,
         )
-        return {**answer.json(), "replayed": answer.headers.get("Idempotency-Replayed") == "true"}
+        told = answer.json(_APPENDED, rounded=[], lost={"num_bytes": 0}, skipped=0)
+        return {**told, "replayed": answer.headers.get("Idempotency-Replayed") == "true"}
 
     def publish(self, name: str, given: Given, shown: Progress) -> dict[str, Any]:
         query = {name: given[name] for name in _PUBLISH if given[name]}
@@ -281,7 +297,7 @@ class _Remote:
             query["index"] = given["index"]
         headers = {} if given["key"] is None else {"Idempotency-Key": given["key"]}
         answer = self._service.send("POST", "datasets", name, "versions", query=query, headers=headers)
-        document = dict(answer.json())
+        document = answer.json(_PUBLISHED, percent=0, version="")
         while answer.status == 202:
             shown.reach(document.get("percent", 0))
             time.sleep(_POLL_S)  # noqa: TID251  # no turn is held here
@@ -291,7 +307,7 @@ class _Remote:
                 )
             else:
                 answer = self._service.send("GET", "datasets", name, "versions", document["version"])
-            document = dict(answer.json())
+            document = answer.json(_PUBLISHED, percent=0, version="")
         return document
 
     def records(
@@ -327,9 +343,7 @@ class _Remote:
             yield from answer.pieces()
 
     def validate(self, name: str, version: str) -> dict[str, Any]:
-        return dict(
-            self._service.send("POST", "datasets", name, "versions", version, "validate").json("valid")
-        )
+        return self._service.send("POST", "datasets", name, "versions", version, "validate").json(_VALIDATED)
 
 
 class _Stream:

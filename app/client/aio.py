@@ -9,7 +9,7 @@ import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NotRequired, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Final, NotRequired, Self, TypedDict, cast
 
 import httpx
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from . import tables, values
 from .arrow import ArrowStream, Batch, no_rows
 from .bodies import Body, Rows, body_of
-from .connection import Answer, Connection, Parameter, Passing, Patience, retry_after
+from .connection import Answer, Connection, Parameter, Passing, Patience, member, read_json, retry_after
 from .downloads import File, download_files, files_of
 from .errors import OutcomeUnknown, Refused, Unavailable
 from .transport import AsyncTransport, Transport
@@ -98,7 +98,7 @@ class AsyncService:
     async def datasets(self) -> list[str]:
         """The names of all datasets that the token may see."""
         _, found = await self._connection.ask("GET", "datasets")
-        return [dataset["dataset"] for dataset in found["datasets"]]
+        return [member(dataset, "dataset", str) for dataset in member(found, "datasets", list)]
 
     async def serialize_tensor(self, array: ArrayLike) -> bytes:
         """A TensorProto, byte for byte that of `tf.io.serialize_tensor`.
@@ -242,9 +242,9 @@ class AsyncDataset:
 
         while True:
             answer, found = await self._connection.patiently(attempt)
-            stored: Appended = found["append"] if publish else found
+            stored = cast(Appended, member(found, "append", dict) if publish else found)
             if answer.status != 202:
-                return {**stored, "version": found["version"]} if publish else stored
+                return {**stored, "version": member(found, "version", str)} if publish else stored
             await self._connection.transport.sleep(retry_after(answer.headers))
             if name := found.get("version"):
                 return {**stored, "version": await self.version(name).name()}
@@ -268,7 +268,7 @@ class AsyncDataset:
                 "POST", *self._path, "versions", params=parameters, headers=headers
             )
             if answer.status != 202:
-                return AsyncVersion(self._connection, self.name, found["version"], found)
+                return AsyncVersion(self._connection, self.name, member(found, "version", str), found)
             await self._connection.transport.sleep(retry_after(answer.headers))
 
     def version(self, name: str = "latest") -> AsyncVersion:
@@ -278,8 +278,7 @@ class AsyncDataset:
     async def versions(self) -> list[str]:
         """The names of all published versions."""
         _, found = await self._connection.ask("GET", *self._path, "versions")
-        versions: list[str] = found["versions"]
-        return versions
+        return member(found, "versions", list)
 
     async def info(self) -> dict[str, Any]:
         """The schema, the latest version, and how many rows wait for the next one."""
@@ -316,7 +315,7 @@ class AsyncDataset:
         _, found = await self._connection.ask(
             "POST", *self._path, "imports", headers=headers, content=content
         )
-        return AsyncImport(self._connection, self.name, found["import_id"])
+        return AsyncImport(self._connection, self.name, member(found, "import_id", str))
 
     def import_(self, import_id: str) -> AsyncImport:
         """An import that was begun."""
@@ -365,7 +364,7 @@ class AsyncVersion:
             if answer.status == 202:  # it is being published
                 await self._connection.transport.sleep(retry_after(answer.headers) or _POLL_S)
             else:
-                self._name, self._manifest = found["version"], found
+                self._name, self._manifest = member(found, "version", str), found
         return self._manifest
 
     async def name(self) -> str:
@@ -569,7 +568,7 @@ class AsyncImport:
             async for progress in looks:
                 if progress != last:
                     yield progress
-                if progress["state"] in ("stopped", "done", "cancelled"):
+                if member(progress, "state", str) in ("stopped", "done", "cancelled"):
                     return
                 last = progress
 
@@ -595,7 +594,7 @@ class AsyncImport:
                 if answer.headers.get("Content-Type", "").startswith(_EVENTS):
                     async for line in lines:
                         if line.startswith(b"data:"):  # an event is one line of it
-                            yield json.loads(line[len(b"data:") :])
+                            yield read_json(line[len(b"data:") :])
         except Passing:
             pass
         except Refused as error:

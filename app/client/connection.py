@@ -126,14 +126,38 @@ class Answer:
         return content
 
     async def json(self) -> Any:
-        content = await self.content()
-        try:
-            return json.loads(content)
-        except ValueError:
-            raise Damaged("What answers there is no Shardsmith service. Check the address.") from None
+        return read_json(await self.content())
 
     async def close(self) -> None:
         await self._reply.close()
+
+
+def read_json(content: bytes) -> Any:
+    """What a service has written as JSON.
+
+    Raises:
+        Damaged: it is none.
+    """
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        raise _no_service() from None
+
+
+def member(found: Any, name: str, kind: type[T]) -> T:
+    """A member of an object that a service has written.
+
+    Raises:
+        Damaged: there is none, or one of another kind.
+    """
+    value = found.get(name) if isinstance(found, dict) else None
+    if not isinstance(value, kind):
+        raise _no_service()
+    return value
+
+
+def _no_service() -> Damaged:
+    return Damaged("What answers there is not a Shardsmith service. Check the address.")
 
 
 def digest_fits(digest: str | None, sha_256: Callable[[], bytes]) -> bool:

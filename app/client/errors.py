@@ -118,7 +118,7 @@ def read_problem(text: bytes) -> dict[str, Any]:
     try:
         problem = json.loads(text)
         return {**problem, "detail": str(problem["detail"])}
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return {"detail": text[:_MOST_DETAIL].decode(errors="replace")}
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from .connection import read_json
 from .errors import Damaged, Unsendable
 
 Read = Callable[[Any], Any]
@@ -28,7 +29,7 @@ def row_reader(schema: Mapping[str, Any]) -> Callable[[bytes], dict[str, Any]]:
     }
 
     def read_row(line: bytes) -> dict[str, Any]:
-        row: dict[str, Any] = json.loads(line)
+        row: dict[str, Any] = read_json(line)
         parts = [row["context"], row["feature_lists"]] if _is_sequence(row, schema) else [row]
         for part in parts:
             for name, read in readers.items():

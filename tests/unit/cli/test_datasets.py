@@ -330,7 +330,17 @@ def test_what_is_no_address_is_said_to_be_none(url: str, status: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"<html></html>", b"[]", b"{}", b"[" * 100_000, b'{"datasets": 5}', b'{"datasets": ["x"]}']
+    "body",
+    [
+        b"<html></html>",
+        b"[]",
+        b"{}",
+        b"[" * 100_000,
+        b'{"datasets": 5, "waiting": null, "versions": [null], "valid": true, "num_records": "x"}',
+        b'{"datasets": ["x"], "waiting": [1], "versions": 5, "version": 5, "append_id": 5, "problems": [5]}',
+        b'{"datasets": [null], "waiting": 5, "versions": null, "version": null, "problems": null}',
+        b'{"datasets": [{"dataset": null}], "waiting": "x", "splits": 5, "valid": 5, "append_id": "x"}',
+    ],
 )
 def test_another_server_is_no_service(body: bytes) -> None:
     class Page(BaseHTTPRequestHandler):
@@ -362,7 +372,7 @@ def test_another_server_is_no_service(body: bytes) -> None:
             server.shutdown()
             thread.join()
     for found in (result, rows):
-        assert (found.exit_code, "no Shardsmith service" in found.stderr) == (7, True)
+        assert (found.exit_code, "not a Shardsmith service" in found.stderr) == (7, True)
     assert [type(other.exception) for other in others] == [SystemExit] * 4
     assert named.exception is None or isinstance(named.exception, SystemExit)
 

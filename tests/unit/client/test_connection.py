@@ -399,7 +399,7 @@ def test_each_try_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_what_is_no_service_is_said() -> None:
-    with pytest.raises(Damaged, match="no Shardsmith"):
+    with pytest.raises(Damaged, match="not a Shardsmith"):
         run(AsyncService(connection(Scripted(httpx.Response(200, text="<html>")))).datasets())
 
 
@@ -419,3 +419,31 @@ def test_rows_go_on_behind_the_last_one_that_came() -> None:
     assert {(url.path, url.params["split"], url.params["stop"]) for url in asked} == {
         ("/v1/datasets/d/versions/1.1.0/records", "test", "9")
     }
+
+
+DEEP = b"[" * 100_000
+ANSWERED: dict[str, Callable[[AsyncService, AsyncDataset], Any]] = {
+    "datasets": lambda service, _: service.datasets(),
+    "versions": lambda _, dataset: dataset.versions(),
+    "publish": lambda _, dataset: dataset.publish(),
+    "append": lambda _, dataset: dataset.append([{"x": 1}], publish=True),
+    "import": lambda _, dataset: dataset.begin_import("s3://bucket/x"),
+    "manifest": lambda _, dataset: dataset.version().manifest(),
+    "follow": lambda _, dataset: dataset.import_("i").wait(),
+}
+
+
+@pytest.mark.parametrize("body", [DEEP, b"{}", b"null", b'{"datasets": [null], "versions": 5, "append": 3}'])
+@pytest.mark.parametrize("call", ANSWERED)
+def test_a_server_that_answers_anything_is_not_a_service(call: str, body: bytes) -> None:
+    answer = httpx.Response(200, content=body, headers={"Content-Type": "application/json"})
+    transport = Scripted(answer, answer)
+    service = AsyncService(connection(transport))
+    with pytest.raises(Damaged, match="not a Shardsmith"):
+        run(ANSWERED[call](service, dataset(transport)))
+
+
+def test_a_problem_that_is_nested_deeply_is_a_refusal() -> None:
+    transport = Scripted(httpx.Response(404, content=DEEP))
+    with pytest.raises(NotFound):
+        run(dataset(transport).versions())

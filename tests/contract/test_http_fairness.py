@@ -161,3 +161,71 @@ def test_conversions_go_on_while_the_store_hangs(tmp_path: Path) -> None:
     assert statuses.count(201) >= STREAMS // 2
     refused = [answer.json() for answer in answers if answer.status_code == 503]
     assert {problem["code"] for problem in refused} <= {"overloaded"}
+
+
+def test_imports_of_one_caller_leave_half_of_them_to_others(tmp_path: Path) -> None:
+    tokens, store, source = tmp_path / "tokens.json", HangingStore(), tmp_path / "rows.ndjson"
+    tokens.write_text(token_file(TOKENS))
+    source.write_text('{"x": 1}\n')
+    settings = Settings(storage_url="memory://", tokens_file=tokens, import_sources=source.as_uri())
+    with serving(create_app_with(settings, store=store)) as client:
+
+        def begin(caller: str, dataset: str) -> httpx.Response:
+            request = {"source": source.as_uri()}
+            return client.post(f"/v1/datasets/{dataset}/imports", json=request, headers=as_(caller))
+
+        store.hangs.set()
+        try:
+            for caller, prefix, num_begun in (
+                (OTHER, "", 2),
+                ("acme-4411", "acme-", 2),
+                ("globex-8e8e", "globex-", 0),
+            ):
+                answers = [begin(caller, f"{prefix}{number}") for number in range(3)]
+                assert [answer.status_code for answer in answers] == [201] * num_begun + [503] * (
+                    3 - num_begun
+                )
+                assert answers[2].json()["code"] == "too_many_imports"
+        finally:
+            store.go_on.set()
+        wait_for(lambda: begin(OTHER, "later").status_code == 201)
+
+
+def test_statistics_of_one_caller_leave_half_of_them_to_others(tmp_path: Path) -> None:
+    hangs, held, go_on = threading.Event(), threading.Event(), threading.Event()
+
+    def hang(when: When, operation: Operation, key: str) -> None:
+        if when == "before" and hangs.is_set() and key.startswith("held") and ".tfrecord-" in key:
+            held.set()
+            with waiting():
+                go_on.wait(120)
+
+    tokens, store = tmp_path / "tokens.json", FaultStore(open_store("memory://"), hang)
+    tokens.write_text(token_file(TOKENS))
+    settings = Settings(storage_url="memory://", tokens_file=tokens)
+    with serving(create_app_with(settings, store=store, publish_wait_s=0.01)) as client:
+
+        def publish(caller: str, dataset: str) -> None:
+            path, headers = (
+                f"/v1/datasets/{dataset}/records?publish=true",
+                {"Idempotency-Key": "k", **as_(caller)},
+            )
+            wait_for(lambda: client.post(path, json=[{"x": 1}], headers=headers).status_code != 202)
+
+        def ask(caller: str, dataset: str) -> httpx.Response:
+            return client.get(f"/v1/datasets/{dataset}/versions/latest/statistics", headers=as_(caller))
+
+        names = [f"held-{number}" for number in range(18)]
+        publish("acme-4411", "acme-d")
+        for name in names:
+            publish(OTHER, name)
+        hangs.set()
+        try:
+            answers = [ask(OTHER, name) for name in names]
+            assert [answer.status_code for answer in answers] == [202] * 17 + [503]
+            assert held.wait(60)
+            wait_for(lambda: ask("acme-4411", "acme-d").status_code == 200)
+            assert {ask(OTHER, name).status_code for name in names[:17]} == {202}
+        finally:
+            go_on.set()
+        wait_for(lambda: {ask(OTHER, name).status_code for name in names} == {200})

@@ -10,6 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
+from app.errors import StorageError
 from app.main import create_app_with
 from app.services.datasets import version_statistics
 from app.settings import Settings
@@ -235,6 +236,23 @@ def test_damage_to_what_is_kept_is_told(client: httpx.Client, store: WatchedStor
     with serving(create_app_with(Settings(storage_url="memory://"), store=store)) as replica:
         answer = replica.get(STATISTICS)
     assert (answer.status_code, answer.json()["code"]) == (500, "corrupt_data")
+
+
+def test_a_store_that_can_only_be_read_has_statistics(client: httpx.Client, store: WatchedStore) -> None:
+    publish(client, rows(0, 10))
+
+    def refuse(when: When, operation: Operation, key: str) -> None:
+        if operation == "create" and key == STORED:
+            raise StorageError("The store refuses access.", code="storage_denied")
+
+    denied = FaultStore(store, refuse)
+    with serving(create_app_with(Settings(storage_url="memory://"), store=denied)) as replica:
+        found = replica.get(STATISTICS)
+        num_reads = store.num_reads
+        again = replica.get(STATISTICS)
+    assert (found.status_code, found.json()["features"]["n"]["max"]) == (200, 9)
+    assert (again.json(), store.num_reads) == (found.json(), num_reads)
+    assert STORED not in {info.key for info in store.inner.list("d")}
 
 
 def test_splits_and_versions_are_compared(client: httpx.Client) -> None:

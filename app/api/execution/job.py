@@ -13,6 +13,7 @@ from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
 from ...runtime.workspace import Workspace
 from ...tracing import WholeConversion
+from ..auth.principal import caller_of
 from ..state import Services
 
 
@@ -62,6 +63,11 @@ class Job(Workspace):
         self.services = services
         self.body_bytes = body_bytes
         self.is_on_loop = is_on_loop
+
+    @property
+    def caller(self) -> str:
+        """With whom the request is counted."""
+        return caller_of(self.request.scope)
 
 
 #: Done for one request, in a worker thread or on the event loop. An answer that comes later holds no thread:

@@ -73,11 +73,11 @@ def begin_import(dataset: str, headers: NegotiatingHeaders, idempotency_key: Imp
         text = read_document(body, job.budget, "an import")
         request = parse_import(parse_json(text, job.budget).value, job.budget.limits)
         services = job.services
-        services.import_runs.require_room()
+        services.import_runs.require_room(job.caller)
         import_id, is_new = services.imports.begin(dataset, request, key)
         status = services.imports.follow(dataset, import_id)
         if not status.has_ended:
-            services.import_runs.start(dataset, import_id)
+            services.import_runs.start(dataset, import_id, job.caller)
         location = {"Location": f"/v1/datasets/{dataset}/imports/{import_id}"}
         return json_answer(status.to_json(), status=201 if is_new else 200, headers=location)
 

@@ -270,15 +270,13 @@ def get_statistics(dataset: str, version: str, query: StatisticsParameters) -> P
     """
 
     def work(job: Job, _: ByteStream) -> Answer:
-        datasets = job.services.datasets
-        found = datasets.statistics(dataset, version, query.split)
+        find = partial(job.services.datasets.statistics, caller=job.caller)
+        found = find(dataset, version, query.split)
         if isinstance(found, Computing):
             return computing_answer(found.to_json())
         if query.against_split is None and query.against_version is None:
             return json_answer(found)
-        other = datasets.statistics(
-            dataset, query.against_version or version, query.against_split or query.split
-        )
+        other = find(dataset, query.against_version or version, query.against_split or query.split)
         if isinstance(other, Computing):
             return computing_answer(other.to_json())
         return json_answer(compare(found, other))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Final, Literal, get_args
 from urllib.parse import urlencode
 
@@ -83,12 +84,11 @@ def statistics_page(dataset: str, version: str, query: Annotated[StatisticsPageQ
     def work(job: Job, _: ByteStream) -> Answer:
         datasets = job.services.datasets
         sides = _sides(dataset, datasets.manifest(dataset, version), query, datasets.manifest)
+        find = partial(datasets.statistics, dataset, caller=job.caller)
         # All are begun before one is waited for.
         for side in sides[1:]:
-            datasets.statistics(dataset, side.manifest.version, side.split, wait_s=0)
-        found = [
-            datasets.statistics(dataset, side.manifest.version, side.split, wait_s=_WAIT_S) for side in sides
-        ]
+            find(side.manifest.version, side.split, wait_s=0)
+        found = [find(side.manifest.version, side.split, wait_s=_WAIT_S) for side in sides]
         own = sides[0]
 
         def link(**changes: Any) -> str:

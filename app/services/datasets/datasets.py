@@ -528,13 +528,14 @@ class Datasets:
         return Reader(self._backend.open(name)).open_split(version, split)
 
     def statistics(
-        self, name: str, version: str, split: str, *, wait_s: float | None = None
+        self, name: str, version: str, split: str, *, caller: str = "", wait_s: float | None = None
     ) -> VersionStatisticsJson | Computing:
         """The statistics of each feature of a split; or, while they are being found, how far that is.
 
         They are found by the first who asks, and kept beside the version.
 
         Args:
+            caller: who has no more than half of what is found at a time.
             wait_s: how long they are waited for; None: as long as a publication.
 
         Raises:
@@ -542,7 +543,7 @@ class Datasets:
             Overloaded: there is no memory for it, or too much waits.
             CorruptData: the stored rows do not match their checksums.
         """
-        return self._statistics.get(self._backend.open(name), version, split, wait_s)
+        return self._statistics.get(self._backend.open(name), version, split, caller, wait_s)
 
     def delete_version(self, name: str, version: str) -> None:
         """Delete a published version: it is found no more, and an hour later collection takes its bytes.

@@ -7,8 +7,10 @@ first is what all of them tell from then on.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +24,7 @@ from ...domain.limits import KIB, MIB
 from ...domain.manifest import Manifest
 from ...domain.names import check_split_name
 from ...domain.sharding.row_order import IN_ORDER
-from ...errors import NotFound, Overloaded
+from ...errors import NotFound, Overloaded, StorageError
 from ...runtime.budget import Budget
 from ...runtime.memory import MemoryPool, MemoryShare
 from ...runtime.turns import waiting
@@ -38,7 +40,7 @@ from .objects.stored_json import open_json, read_again, seal_json
 from .pieces.stream import STORED_LIMITS
 from .read.reader import Reader
 
-#: Splits that are gone through at a time; so many more wait.
+#: Splits that are gone through at a time; so many more wait. Half of both are for one caller.
 _RUNNING: Final = 2
 _WAITING: Final = 32
 #: Rows that are looked at together, and the memory for them and their columns, about.
@@ -108,6 +110,7 @@ def compare(one: VersionStatisticsJson, other: VersionStatisticsJson) -> Compare
 
 @dataclass(eq=False, slots=True)
 class _Run:
+    caller: str
     outcome: Future[VersionStatisticsJson] = field(default_factory=Future)
     num_read: int = 0
 
@@ -124,16 +127,19 @@ class VersionStatistics:
         self._wait_s = wait_s
         self._memory = memory
         self._lock = threading.Lock()
-        self._turns = threading.Semaphore(_RUNNING)
+        self._turns = threading.Condition()
+        #: Of each caller, the splits that are gone through.
+        self._running: Counter[str] = Counter()
         self._runs: dict[str, _Run] = {}
         self._kept: Kept[str, VersionStatisticsJson] = Kept(_KEPT_BYTES)
 
     def get(
-        self, dataset: Dataset, version: str, split: str, wait_s: float | None = None
+        self, dataset: Dataset, version: str, split: str, caller: str, wait_s: float | None = None
     ) -> VersionStatisticsJson | Computing:
         """The statistics of a split, or how far they are.
 
         Args:
+            caller: with whom they are counted as long as they are being found.
             wait_s: how long this caller waits; None: as long as others.
 
         Raises:
@@ -153,7 +159,7 @@ class VersionStatistics:
             found = self._kept.get(key)  # by a run that has just ended
             if found is not None:
                 return found
-            run = self._runs.get(key) or self._start(dataset, manifest, split, key)
+            run = self._runs.get(key) or self._start(dataset, manifest, split, key, caller)
         with waiting():
             wait([run.outcome], self._wait_s if wait_s is None else wait_s)
         if not run.outcome.done():
@@ -171,14 +177,15 @@ class VersionStatistics:
             return None
         return self._kept.put(key, value, len(data))
 
-    def _start(self, dataset: Dataset, manifest: Manifest, split: str, key: str) -> _Run:
+    def _start(self, dataset: Dataset, manifest: Manifest, split: str, key: str, caller: str) -> _Run:
         # Those that failed are kept until somebody asks, or another one begins.
         self._runs = {name: run for name, run in self._runs.items() if not run.outcome.done()}
-        if len(self._runs) >= _RUNNING + _WAITING:
+        most, callers = _RUNNING + _WAITING, [run.caller for run in self._runs.values()]
+        if len(callers) >= most or callers.count(caller) >= most // 2:
             raise Overloaded(
                 "The statistics of too many versions are being found in this replica. Try again."
             )
-        run = _Run()
+        run = _Run(caller)
         work = partial(copy_context().run, self._work, run, dataset, manifest, split, key)
         # A daemon: on shutdown it just dies, and who asks next begins anew.
         threading.Thread(target=work, name=f"statistics-{dataset.name}", daemon=True).start()
@@ -187,10 +194,25 @@ class VersionStatistics:
 
     def _work(self, run: _Run, dataset: Dataset, manifest: Manifest, split: str, key: str) -> None:
         def find() -> VersionStatisticsJson:
-            with self._turns:
+            with self._turn(run.caller):
                 return self._find(run, dataset, manifest, split, key)
 
         settle(run.outcome, find)
+
+    @contextmanager
+    def _turn(self, caller: str) -> Iterator[None]:
+        def is_free() -> bool:
+            return self._running.total() < _RUNNING and self._running[caller] < _RUNNING // 2
+
+        with self._turns:
+            self._turns.wait_for(is_free)
+            self._running[caller] += 1
+        try:
+            yield
+        finally:
+            with self._turns:
+                self._running -= Counter([caller])  # which also forgets those that have none
+                self._turns.notify_all()
 
     def _find(
         self, run: _Run, dataset: Dataset, manifest: Manifest, split: str, key: str
@@ -211,7 +233,12 @@ class VersionStatistics:
             },
         }
         data = seal_json({"nonce": new_nonce(), **value})
-        winner = create_once(dataset.store, key, data)
+        try:
+            winner = create_once(dataset.store, key, data)
+        except StorageError as error:
+            if error.code != "storage_denied":
+                raise
+            winner = None  # of a store that can only be read: kept in memory
         data, value = _open(data if winner is None else winner, key)
         return self._kept.put(key, value, len(data))
 

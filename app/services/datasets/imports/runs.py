@@ -26,8 +26,10 @@ from .imports import Imports
 
 logger = logging.getLogger(__name__)
 
-#: At a time; further ones are refused. Each reads and appends one range after the other.
+#: At a time, half of them for one caller; further ones are refused. Each appends one range after the other.
 _CAPACITY: Final = 4
+#: Who asks for what another replica has left.
+_LEFT: Final = "left by another replica"
 #: Between two looks at what others run, each of which says what is run here.
 EVERY_S = 30.0
 #: So long the object of an import stays as it is before another replica goes on: three looks, and some more.
@@ -55,7 +57,8 @@ class ImportRuns:
         self._store = store
         self._clock = clock
         self._lock = threading.Lock()
-        self._running: set[_Run] = set()
+        #: With whom each is counted.
+        self._running: dict[_Run, str] = {}
         #: Of these, the ones that were to go on while they may have been at their end.
         self._again: set[_Run] = set()
         #: What others run: how its object looked, and when it began to.
@@ -89,24 +92,25 @@ class ImportRuns:
             with suppress(ShardsmithError):
                 self._store.put(_key(run), b"")
 
-    def require_room(self) -> None:
+    def require_room(self, caller: str) -> None:
         """Refuse an import before anything is done for it.
 
         Raises:
-            Overloaded: too many are under way (`too_many_imports`).
+            Overloaded: too many are under way, or too many of this caller (`too_many_imports`).
         """
-        if len(self._running) >= _CAPACITY:
+        callers = list(self._running.values())
+        if len(callers) >= _CAPACITY or callers.count(caller) >= _CAPACITY // 2:
             raise Overloaded(
-                f"{_CAPACITY} imports are under way in this replica. Try again.",
+                f"{_CAPACITY} imports run in this replica, or {_CAPACITY // 2} of yours. Try again.",
                 code="too_many_imports",
                 short="imports",
             )
 
-    def start(self, dataset: str, import_id: str) -> None:
+    def start(self, dataset: str, import_id: str, caller: str) -> None:
         """Go on with an import; one that this replica is at goes on once more at its end.
 
         Raises:
-            Overloaded: too many are under way (`too_many_imports`).
+            Overloaded: too many are under way, or too many of this caller (`too_many_imports`).
             StorageError: it could not be said that the import is under way.
         """
         run = (dataset, import_id)
@@ -114,8 +118,8 @@ class ImportRuns:
             if run in self._running:
                 self._again.add(run)
                 return
-            self.require_room()
-            self._running.add(run)
+            self.require_room(caller)
+            self._running[run] = caller
         work = partial(copy_context().run, self._run, run)
         try:
             self._say(run)
@@ -123,7 +127,7 @@ class ImportRuns:
             threading.Thread(target=work, name=f"import-{dataset}", daemon=True).start()
         except BaseException:  # also where the system gives no more threads
             with self._lock:
-                self._running.discard(run)
+                self._running.pop(run, None)
                 self._again.discard(run)
             raise
 
@@ -134,7 +138,7 @@ class ImportRuns:
                 self._forget(run)
             with self._lock:
                 if run not in self._again:
-                    self._running.discard(run)
+                    self._running.pop(run, None)
                     return
                 self._again.discard(run)
             with suppress(ShardsmithError):  # the next look says it
@@ -180,7 +184,7 @@ class ImportRuns:
             if self._imports.follow(dataset, import_id).has_ended:
                 self._forget(run)
             elif self._imports.may_read(dataset, import_id):  # else those that may have to
-                self.start(dataset, import_id)
+                self.start(dataset, import_id, _LEFT)
                 logger.info("going on with import %s into %s", import_id, dataset)
         except NotFound:  # its dataset was deleted
             self._forget(run)

@@ -73,7 +73,7 @@ def test_an_import_whose_replica_says_nothing_for_long_is_gone_on_with(
     replicas: Replicas, held: Held
 ) -> None:
     dead, other = replicas.replica(held.store), replicas.replica()
-    dead.start("d", replicas.import_id)
+    dead.start("d", replicas.import_id, "c")
     assert held.reached.wait(120)
     for passed in (0.0, SILENT_S / 2, SILENT_S / 2 - 1):
         replicas.now += passed
@@ -95,7 +95,7 @@ def test_an_import_whose_replica_says_nothing_for_long_is_gone_on_with(
 
 def test_an_import_whose_replica_says_that_it_runs_is_left_to_it(replicas: Replicas, held: Held) -> None:
     runs, other = replicas.replica(held.store), replicas.replica()
-    runs.start("d", replicas.import_id)
+    runs.start("d", replicas.import_id, "c")
     assert held.reached.wait(120)
     for _ in range(5):
         runs.look()
@@ -111,11 +111,11 @@ def test_an_import_that_is_to_go_on_just_as_it_stops_goes_on(replicas: Replicas,
     runs = replicas.replica(held.store)
     [file] = replicas.world.folder.glob("*.ndjson")
     file.rename(file.with_suffix(".away"))
-    runs.start("d", replicas.import_id)
+    runs.start("d", replicas.import_id, "c")
     assert held.reached.wait(120)
     assert replicas.follow().state == "stopped"
     file.with_suffix(".away").rename(file)
-    runs.start("d", replicas.import_id)
+    runs.start("d", replicas.import_id, "c")
     held.may_go_on.set()
     replicas.wait_until_over(runs)
     assert replicas.follow().state == "done"
@@ -130,7 +130,7 @@ def test_an_import_that_goes_on_just_as_it_is_forgotten_is_said_to_run(replicas:
         if operation == "delete" and not forgotten.is_set():
             if when == "before":
                 away.rename(file)
-                runs.start("d", replicas.import_id)
+                runs.start("d", replicas.import_id, "c")
             else:
                 forgotten.set()
         elif operation == "put" and when == "before" and ".done." in key:
@@ -138,7 +138,7 @@ def test_an_import_that_goes_on_just_as_it_is_forgotten_is_said_to_run(replicas:
             said.append(replicas.says())
 
     runs = replicas.replica(FaultStore(replicas.store, fault))
-    runs.start("d", replicas.import_id)
+    runs.start("d", replicas.import_id, "c")
     replicas.wait_until_over(runs)
     assert replicas.follow().state == "done"
     assert said
@@ -148,7 +148,7 @@ def test_an_import_that_goes_on_just_as_it_is_forgotten_is_said_to_run(replicas:
 def test_what_a_replica_leaves_at_its_end_is_gone_on_with_at_once(replicas: Replicas, held: Held) -> None:
     leaving, other = replicas.replica(held.store), replicas.replica()
     leaving.begin()
-    leaving.start("d", replicas.import_id)
+    leaving.start("d", replicas.import_id, "c")
     assert held.reached.wait(120)
     leaving.stop()
     other.look()
@@ -165,7 +165,7 @@ def test_an_import_that_the_store_broke_off_is_tried_again_later(
 
     broken = FaultStore(replicas.store, fault)
     runs = replicas.replica(broken)
-    runs.start("d", replicas.import_id)
+    runs.start("d", replicas.import_id, "c")
     wait_for(lambda: not runs.num_running)
     assert replicas.says() == [f"_imports/d/{replicas.import_id}"]
     broken.fault = None
@@ -181,7 +181,7 @@ def test_what_was_asked_for_wrongly_is_not_tried_again(replicas: Replicas) -> No
     request = world.request(publish=PublishOptions(divide="none", fractions={"a": "0.5", "b": "0.5"}))
     import_id, _ = world.imports.begin("e", request, "wrong")
     runs = replicas.replica()
-    runs.start("e", import_id)
+    runs.start("e", import_id, "c")
     replicas.wait_until_over(runs)
     assert world.imports.follow("e", import_id).state == "stopped"
 

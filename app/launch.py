@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from .domain.hosts import is_known
 from .errors import CannotStart
 from .logs import configure_logging
 from .runtime.processes.board import Board, Worker, new_board
@@ -55,7 +56,7 @@ def run(**given: Any) -> None:
         if settings.workers > 1:
             sys.exit(_supervise(settings, sockets, on_listen, given))
         if settings.metrics_port is not None:
-            _serve_metrics(settings.metrics_host, settings.metrics_port, metrics.REGISTRY)
+            _serve_metrics(settings, settings.metrics_port, metrics.REGISTRY)
         from .main import serve  # takes seconds
 
         serve(settings, sockets, on_listen=on_listen)
@@ -139,7 +140,7 @@ def _supervise(
             merged = MergedMetrics(
                 Path(folder), lambda: workers.process_ids.values(), lambda: workers.num_restarts
             )
-            _serve_metrics(settings.metrics_host, settings.metrics_port, merged)
+            _serve_metrics(settings, settings.metrics_port, merged)
         return workers.run()
     finally:
         if folder is not None:
@@ -166,14 +167,17 @@ def _pass_on_metrics(folder: Path) -> None:
         ) from error
 
 
-def _serve_metrics(host: str, port: int, source: Collector) -> None:
+def _serve_metrics(settings: Settings, port: int, source: Collector) -> None:
     """Have metrics answered on a port of their own until the process ends.
 
     Raises:
         CannotStart: the port is taken, or the address is none of this machine.
     """
+    host = settings.metrics_host
+    # As the port of requests: who listens for other machines is asked under names that are not known here.
+    names = settings.hosts or ([] if is_known(host, ()) else ["*"])
     try:
-        server = MetricsServer(host, port, source)
+        server = MetricsServer(host, port, source, names)
     except OSError as error:
         raise CannotStart(
             f"Metrics cannot be served on {host}, port {port}: {error.strerror}. Set SHARDSMITH_METRICS_HOST "

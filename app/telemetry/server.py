@@ -6,12 +6,15 @@ import socket
 import socketserver
 import threading
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from http.server import ThreadingHTTPServer
 from typing import Any, Final
 
 from prometheus_client.exposition import MetricsHandler
 from prometheus_client.registry import Collector as Collector
+
+from ..domain.hosts import is_address, is_known, name_of
 
 #: Seconds for a request and its answer; the connection is cut then.
 _TIMEOUT_S: Final = 10.0
@@ -28,13 +31,14 @@ class MetricsServer:
         host: the address to listen on.
         port: 0 picks a free one.
         source: asked for the metrics at each request.
+        names: that it may be asked under, beside addresses and localhost; `*` for any.
 
     Raises:
         OSError: it cannot listen there.
     """
 
-    def __init__(self, host: str, port: int, source: Collector) -> None:
-        handler = type("Handler", (_Handler,), {"registry": source})
+    def __init__(self, host: str, port: int, source: Collector, names: Collection[str] = ()) -> None:
+        handler = type("Handler", (_Handler,), {"registry": source, "names": frozenset(map(name_of, names))})
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._server = type("Server", (_Server,), {"address_family": family})((host, port), handler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
@@ -54,10 +58,21 @@ class MetricsServer:
 
 
 class _Handler(MetricsHandler):
+    names: Collection[str]
+    error_message_format = "%(message)s\n"
+    error_content_type = "text/plain; charset=utf-8"
+
+    def end_headers(self) -> None:
+        self.send_header("X-Content-Type-Options", "nosniff")
+        super().end_headers()
+
     def do_GET(self) -> None:  # noqa: N802  # as http.server names it
         # Without the query: prometheus-client would take it for names, which are not known of workers.
         self.path = self.path.partition("?")[0]
-        if self.path == "/metrics":
+        host = self.headers.get("Host", "")
+        if host and not is_known(host, self.names) and not is_address(host):
+            self.send_error(421, "Not a name of this service. Add it to SHARDSMITH_ALLOWED_HOSTS.")
+        elif self.path == "/metrics":
             super().do_GET()
         else:
             self.send_error(404, "Metrics are at /metrics.")

@@ -39,7 +39,7 @@ _CLOSED: Final = {
 _COMMON_HEADERS: Final = {
     *("accept-ranges", "cache-control", "connection", "content-disposition", "content-encoding"),
     *("content-length", "content-type", "date", "repr-digest", "server", "transfer-encoding"),
-    *("vary", "x-request-id"),
+    *("vary", "x-content-type-options", "x-request-id"),
 }
 
 

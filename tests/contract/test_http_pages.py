@@ -20,6 +20,8 @@ BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;
 
 
 SCRIPT = "<script>alert(1)</script>"
+#: An escape sequence, C0 and C1, and what turns text or ends its lines.
+STEERING = "\x1b[2J\x00\x9b\u202e\u2066\u200f\u2028"
 POLICY = {
     "default-src": "'none'",
     "base-uri": "'none'",
@@ -34,7 +36,10 @@ POLICY = {
 
 @pytest.fixture(scope="module", autouse=True)
 def stored(client: httpx.Client) -> None:
-    body = {"description": SCRIPT, "schema": {"features": {SCRIPT: {"dtype": "text", "shape": []}}}}
+    body = {
+        "description": SCRIPT + STEERING,
+        "schema": {"features": {SCRIPT: {"dtype": "text", "shape": []}}},
+    }
     assert client.put("/v1/datasets/ui-odd", json=body).status_code in (200, 201)
     rows = [{SCRIPT: f'"><img src=x onerror="{SCRIPT}">'}]
     query = {"split": "train", "publish": "true"}
@@ -48,6 +53,7 @@ PAGES = [
     "/ui",
     "/ui?q=ui-&first=0",
     f"/ui?q={quote(SCRIPT)}",
+    f"/ui?q={quote(STEERING)}",
     "/ui/file",
     "/ui/live",
     "/ui/datasets/ui-odd",
@@ -70,6 +76,7 @@ def test_a_page_loads_from_this_service_alone(client: httpx.Client, path: str) -
     assert policy == POLICY
     assert page.headers["x-content-type-options"] == "nosniff"
     assert page.headers["referrer-policy"] == "no-referrer"
+    assert not set(page.text) & set(STEERING) - set("[2J")
     linked = re.findall(r'(?:src|href)="([^"]+)"', page.text)
     assert linked
     for link in linked:
@@ -355,3 +362,26 @@ def test_images_stand_in_the_page_small(client: httpx.Client) -> None:
     assert (width, height) == ("128", "96")
     assert len(url) < 20_000
     assert "It cannot be decoded" in page
+
+
+def test_a_page_for_a_name_that_steers_shows_it_as_escapes(client: httpx.Client) -> None:
+    for path in (f"/ui/datasets/{quote(STEERING)}", f"/ui/datasets/ui-odd/{quote(STEERING)}"):
+        page = client.get(path, headers=BROWSER)
+        assert page.status_code in (400, 404)
+        assert not set(page.text) & set(STEERING) - set("[2J")
+    shown = client.get("/ui/datasets/ui-odd", headers=BROWSER).text
+    assert r"\x1b[2J\x00\x9b\u202e\u2066\u200f\u2028" in shown
+
+
+def test_no_browser_guesses_what_an_answer_is(client: httpx.Client) -> None:
+    answers = [
+        client.get("/livez"),
+        client.get("/v1/datasets"),
+        client.get("/v1/nowhere"),
+        client.get("/ui"),
+        client.post("/v1/tensors/serialize?to=raw", json=[1]),
+        client.get("/v1/datasets", headers={"Range": "bytes=0-1"}),
+        client.get("/" + "x" * 60_000),
+    ]
+    found = [answer.headers.get_list("X-Content-Type-Options") for answer in answers]
+    assert found == [["nosniff"]] * len(answers)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Awaitable, Collection
 from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ...domain.hosts import is_known, name_of
 from ..http1.connections import PROBES
 from ..problems import problem_response
 
@@ -28,7 +28,7 @@ class KnownHosts:
 
     def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
         self._app = app
-        self._names = frozenset(map(_name_of, names))
+        self._names = frozenset(map(name_of, names))
         #: Hosts that were found to be known. Clients use few, and looking one up takes longer than all else.
         self._known: set[bytes] = set()
 
@@ -48,34 +48,10 @@ class KnownHosts:
         return known
 
 
-def is_known(host: str, names: Collection[str]) -> bool:
-    """Whether a Host, with or without a port, is one of `names` (in lower case) or of loopback."""
-    name = _name_of(host)
-    if name in ("127.0.0.1", "localhost") or name.endswith(".localhost"):  # RFC 6761, section 6.3
-        return True
-    if name in names or "*" in names:
-        return True
-    if any(pattern.startswith("*.") and name.endswith(pattern[1:]) for pattern in names):
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
-def _name_of(host: str) -> str:
-    """The name or address without its port, in lower case. An IPv6 address may lack its brackets."""
-    if host.startswith("["):
-        name = host[1:].partition("]")[0]
-    else:
-        name = host if host.count(":") > 1 else host.partition(":")[0]
-    return name.lower().removesuffix(".")
-
-
 def _refusal(host: str) -> ASGIApp:
     return problem_response(
         421,
         "unknown_host",
-        f"This service is not known as {_name_of(host)[:_SHOWN]!a}. Add the name to "
+        f"This service is not known as {name_of(host)[:_SHOWN]!a}. Add the name to "
         f"SHARDSMITH_ALLOWED_HOSTS, or ask for localhost.",
     )

@@ -17,7 +17,7 @@ from ...domain.limits import KIB
 from ...logs import REQUEST_ID
 from ..patience import shutting_down
 from .access_log import REQUEST_ID_HEADER, RequestLog
-from .refusals import Refused, defect, problem_parts
+from .refusals import NO_SNIFFING, Refused, defect, problem_parts
 from .server_span import begin_span, end_span
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class Cycle(RequestResponseCycle):
         self.chunked_encoding = self.scope["method"] != "HEAD" and status not in (204, 304)
         self.expected_content_length = 0
         parts = [STATUS_LINE[status]]
-        for name, value in self.default_headers:
+        for name, value in (*self.default_headers, NO_SNIFFING):
             parts += (name, b": ", value, _LINE_END)
         parts += (REQUEST_ID_HEADER, b": ", self.log.id.encode("ascii"), _LINE_END)
         close = chunked = False

@@ -12,6 +12,9 @@ from ...telemetry.metrics import HTTP_PROBLEMS
 from ..problems import PROBLEM_MEDIA_TYPE, problem, retry_after
 from .access_log import REQUEST_ID_HEADER
 
+#: In every answer: a browser takes a body for what its Content-Type says.
+NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
+
 
 class Refused(Exception):
     """What was sent is answered with a problem document, and the connection is closed.
@@ -91,6 +94,11 @@ def serialize_refusal(
     headers, body = problem_parts(refused)
     fields = [
         b"%b: %b\r\n" % field
-        for field in (*default_headers, (REQUEST_ID_HEADER, request_id.encode("ascii")), *headers)
+        for field in (
+            *default_headers,
+            NO_SNIFFING,
+            (REQUEST_ID_HEADER, request_id.encode("ascii")),
+            *headers,
+        )
     ]
     return b"".join([STATUS_LINE[refused.status], *fields, b"\r\n", body])

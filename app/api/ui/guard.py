@@ -28,7 +28,6 @@ _HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
 }
 _UI: Final = "/ui"
 _FOREIGN: Final = "A page of another origin may not send anything to this page."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -12,12 +13,16 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.types import Scope
 
 from ... import __version__
-from ...domain.wording import count_text, size_text
+from ...domain.wording import count_text, printable, size_text
 from ..auth.principal import principal_of
 from ..execution.job import Answer, Job
 from .assets import asset_path
 
 HTML: Final = "text/html; charset=utf-8"
+#: Control characters, and those that turn text or end its lines; what strangers wrote may have any of them.
+_STEERING: Final = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
@@ -68,7 +73,7 @@ def render(template: str, scope: Scope, values: Mapping[str, Any]) -> bytes:
         "caller": None if principal is None else principal.name,
     }
     text = _environment().get_template(template).render({**shell, **values})
-    return text.encode("utf-8", "replace")
+    return _STEERING.sub(lambda found: printable(found[0]), text).encode("utf-8", "replace")
 
 
 def page(template: str, job: Job, values: Mapping[str, Any]) -> Answer:

@@ -62,6 +62,35 @@ def test_clients_that_send_a_byte_at_a_time_keep_no_scrape_out(running: MetricsS
             connection.close()
 
 
+@pytest.mark.parametrize(
+    ("host", "names", "status"),
+    [
+        ("localhost:8191", [], 200),
+        ("10.1.2.3:8191", [], 200),
+        ("[fd00::7]:8191", [], 200),
+        ("evil.example", [], 421),
+        ("evil.example", ["shardsmith"], 421),
+        ("Shardsmith:8191", ["shardsmith:8191"], 200),
+        ("a.svc.example", ["*.svc.example"], 200),
+        ("prometheus-target", ["*"], 200),
+    ],
+)
+def test_a_page_whose_name_was_rebound_reads_nothing(host: str, names: list[str], status: int) -> None:
+    started = MetricsServer("127.0.0.1", 0, CollectorRegistry(), names)
+    try:
+        url = f"http://127.0.0.1:{started.port}"
+        answers = [
+            httpx.get(f"{url}/{path}", headers={"Host": host}, verify=SSL_CONTEXT, timeout=10)
+            for path in ("metrics", "other")
+        ]
+    finally:
+        started.close()
+    assert [answer.status_code for answer in answers] == ([200, 404] if status == 200 else [421, 421])
+    for answer in answers:
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["Content-Type"].startswith("text/plain")
+
+
 def test_a_query_asks_for_nothing_else(running: MetricsServer) -> None:
     assert "counted_total 0.0" in scrape(running, "?name[]=other").text
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.api.auth.hosts import is_known
+from app.domain.hosts import is_known
 
 NAMES = frozenset({"shardsmith", "lab.example", "*.svc.example", "fd00::7"})
 

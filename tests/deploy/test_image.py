@@ -12,9 +12,6 @@ import httpx
 import pytest
 
 from app.codecs.kernels.table import Kernel, Kernels
-from tests.contract.test_form_table import test_examples as test_examples_in_every_form  # noqa: F401  # with the
-from tests.contract.test_form_table import test_records as test_records_in_every_form  # noqa: F401  # client
-from tests.contract.test_form_table import test_tensors as test_tensors_in_every_form  # noqa: F401  # of here
 from tests.deploy.image import Image
 from tests.support.service import Service, free_port, ready
 

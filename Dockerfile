@@ -2,7 +2,10 @@
 # `docker buildx imagetools inspect python:3.12-slim` prints the newest.
 ARG BASE_IMAGE=python:3.12-slim@sha256:229a2c5bfa27522db7815ea81f9bed70af17ccb9de9fc7ad142b1877b5830d36
 
-FROM ${BASE_IMAGE} AS build
+# What `build` starts from: the stage of that name, or an image that was made of it before.
+ARG DEPENDENCIES=dependencies
+
+FROM ${BASE_IMAGE} AS dependencies
 ENV PIP_NO_CACHE_DIR=1 \
     PIP_DISABLE_PIP_VERSION_CHECK=1
 # binutils has `strip`, which makes the image 60 MB smaller.
@@ -13,6 +16,8 @@ WORKDIR /src
 COPY locks/image.txt docker/sbom.lock ./
 RUN /opt/shardsmith/bin/pip install --require-hashes --only-binary :all: -r image.txt \
     && /opt/sbom/bin/pip install --require-hashes --only-binary :all: -r sbom.lock
+
+FROM ${DEPENDENCIES} AS build
 COPY pyproject.toml setup.py README.md LICENSE ./
 COPY app ./app
 RUN /opt/shardsmith/bin/pip install --no-deps --no-build-isolation .

@@ -124,7 +124,9 @@ def test_image_runs_as_a_numbered_user_that_is_not_root(dockerfile: list[tuple[s
 def test_image_has_a_pinned_base_and_nothing_of_it_that_is_not_collected(
     dockerfile: list[tuple[str, str]],
 ) -> None:
-    assert of(dockerfile, "FROM") == ["${BASE_IMAGE} AS build", "scratch"]
+    stages = ["${BASE_IMAGE} AS dependencies", "${DEPENDENCIES} AS build", "scratch"]
+    assert of(dockerfile, "FROM") == stages
+    assert of(dockerfile, "ARG")[1] == "DEPENDENCIES=dependencies"
     assert [copy for copy in of(dockerfile, "COPY") if copy.startswith("--from")] == ["--from=build /image /"]
     base = of(dockerfile, "ARG")[0].removeprefix("BASE_IMAGE=")
     assert re.fullmatch(r"python:3\.1[1-3](\.\d+)?-slim(-\w+)?@sha256:[0-9a-f]{64}", base)

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,8 @@ HERE: Final = Path(__file__).parent
 BUILD: Final = HERE / "build"
 #: What `tf.io.serialize_tensor(tf.constant([1.5, 2.5]))` gives.
 TENSOR: Final = "080112041202080222080000c03f00002040"
+#: The languages of generated clients.
+GENERATED: Final = ("go", "python", "typescript")
 ROWS: Final = '[{"label": 1, "x": [1.5, 2.25]}, {"label": 2, "x": [0.5, 4.75]}]'
 
 
@@ -42,44 +45,53 @@ def run(*command: str | Path, cwd: Path = HERE, **environment: str) -> str:
     return done.stdout
 
 
-def generate(tools: Path) -> None:
-    """Write all clients below `build/`, in place of older ones. Leave the examples, which may be in use."""
+def generate(tools: Path, languages: Collection[str]) -> None:
+    """Write these clients to `build/`, in place of older ones. Leave the examples, which may be in use."""
     for made in ("go", "python", "hey", "js"):
         shutil.rmtree(BUILD / made, ignore_errors=True)
-    go = BUILD / "go"
-    parts = "models,apis,supportingFiles,apiTests=false,modelTests=false,apiDocs=false,modelDocs=false"
-    options = "packageName=shardsmith,withGoMod=false"
-    generator = tools / "openapi-generator-cli"
-    run(generator, "generate", "-g", "go", "-i", DOCUMENT, "-o", go / "shardsmith",
-        "--global-property", parts, "--additional-properties", options)  # fmt: skip
-    shutil.copy(HERE / "client.go", go)
-    (go / "go.mod").write_text("module conformance\n\ngo 1.19\n")
-    config = HERE / "openapi-python-client.yaml"
-    python = BUILD / "python" / "shardsmith_client"
-    run(tools / "openapi-python-client", "generate", "--path", DOCUMENT, "--config", config, "--meta", "none",
-        "--output-path", python)  # fmt: skip
-    run(npm("openapi-typescript"), DOCUMENT, "-o", BUILD / "schema.ts")
-    run(npm("openapi-ts"), "-i", DOCUMENT, "-o", BUILD / "hey")
+    if "go" in languages:
+        go = BUILD / "go"
+        parts = "models,apis,supportingFiles,apiTests=false,modelTests=false,apiDocs=false,modelDocs=false"
+        options = "packageName=shardsmith,withGoMod=false"
+        generator = tools / "openapi-generator-cli"
+        run(generator, "generate", "-g", "go", "-i", DOCUMENT, "-o", go / "shardsmith",
+            "--global-property", parts, "--additional-properties", options)  # fmt: skip
+        shutil.copy(HERE / "client.go", go)
+        (go / "go.mod").write_text("module conformance\n\ngo 1.19\n")
+    if "python" in languages:
+        config = HERE / "openapi-python-client.yaml"
+        python = BUILD / "python" / "shardsmith_client"
+        run(tools / "openapi-python-client", "generate", "--path", DOCUMENT, "--config", config,
+            "--meta", "none", "--output-path", python)  # fmt: skip
+    if "typescript" in languages:
+        run(npm("openapi-typescript"), DOCUMENT, "-o", BUILD / "schema.ts")
+        run(npm("openapi-ts"), "-i", DOCUMENT, "-o", BUILD / "hey")
 
 
 def npm(tool: str) -> Path:
     return HERE / "node_modules" / ".bin" / tool
 
 
-def compile_all(tools: Path) -> None:
-    """Compile, or check, all clients as strictly as their languages can."""
-    go = BUILD / "go"
-    run("go", "vet", "./...", cwd=go, GOFLAGS="-mod=mod", GOPROXY="off")
-    run("go", "build", "-o", go / "client", ".", cwd=go, GOFLAGS="-mod=mod", GOPROXY="off")
-    run(sys.executable, "-m", "mypy", "--strict", "--config-file", os.devnull, "--python-executable",
-        tools / "python", "client.py", MYPYPATH=str(BUILD / "python"))  # fmt: skip
-    run(npm("tsc"), "--project", HERE)
+def compile_all(tools: Path, languages: Collection[str]) -> None:
+    """Compile, or check, these clients as strictly as their languages can."""
+    if "go" in languages:
+        go = BUILD / "go"
+        run("go", "vet", "./...", cwd=go, GOFLAGS="-mod=mod", GOPROXY="off")
+        run("go", "build", "-o", go / "client", ".", cwd=go, GOFLAGS="-mod=mod", GOPROXY="off")
+    if "python" in languages:
+        run(sys.executable, "-m", "mypy", "--strict", "--config-file", os.devnull, "--python-executable",
+            tools / "python", "client.py", MYPYPATH=str(BUILD / "python"))  # fmt: skip
+    if "typescript" in languages:
+        run(npm("tsc"), "--project", HERE)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "tools", nargs="?", type=Path, help="folder of generators, of which all clients are made"
+    )
+    parser.add_argument(
+        "--clients", nargs="+", choices=GENERATED, default=GENERATED, help="which of the generated ones; all"
     )
     parser.add_argument(
         "--examples", nargs="*", metavar="LANGUAGE", help="behind a faulty proxy; all, or these"
@@ -91,28 +103,30 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the faults")
     arguments = parser.parse_args()
     if arguments.tools is not None:
-        run_generated(arguments.tools)
+        run_generated(arguments.tools, arguments.clients)
     if arguments.examples is not None:
         run_examples(arguments.examples, arguments.seed)
     if arguments.large is not None:
         run_large(arguments.large, arguments.mib)
 
 
-def run_generated(tools: Path) -> None:
-    generate(tools)
-    compile_all(tools)
-    clients: dict[str, tuple[str | Path, ...]] = {
-        "openapi-generator (Go)": (BUILD / "go" / "client",),
-        "openapi-python-client": (tools / "python", HERE / "client.py"),
-        "openapi-typescript": ("node", BUILD / "js" / "fetch.js"),
-        "hey-api": ("node", BUILD / "js" / "hey.js"),
-        "tritonclient": (tools / "python", HERE / "triton.py"),
+def run_generated(tools: Path, languages: Collection[str]) -> None:
+    generate(tools, languages)
+    compile_all(tools, languages)
+    clients: dict[str, tuple[str, tuple[str | Path, ...]]] = {
+        "openapi-generator (Go)": ("go", (BUILD / "go" / "client",)),
+        "openapi-python-client": ("python", (tools / "python", HERE / "client.py")),
+        "openapi-typescript": ("typescript", ("node", BUILD / "js" / "fetch.js")),
+        "hey-api": ("typescript", ("node", BUILD / "js" / "hey.js")),
+        "tritonclient": ("python", (tools / "python", HERE / "triton.py")),
     }
     with tempfile.TemporaryDirectory() as folder:
         service = start(Path(folder))
         try:
             service.wait_until_ready()
-            for number, (name, command) in enumerate(clients.items()):
+            for number, (name, (language, command)) in enumerate(clients.items()):
+                if language not in languages:
+                    continue
                 arguments = (service.url, f"d{number}", TENSOR, ROWS)
                 said = run(*command, *arguments, PYTHONPATH=str(BUILD / "python"))
                 sys.stdout.write(f"{name}: {said}")

@@ -247,7 +247,7 @@ def _with_words(items: Items) -> Items:
         return items
     kinds, words = items.kinds.copy(), items.words.copy()
     for index in np.flatnonzero(kinds == TEXT_ITEM):
-        if (value := _word(items, index)) is None:
+        if (value := _word(items, int(index))) is None:
             break
         kinds[index] = NONFINITE
         words[index] = np.float64(value).view(np.uint64)

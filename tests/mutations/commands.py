@@ -23,7 +23,7 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
-        id="client-waits-as-long-as-it-is-told",
+        id="client-waits-for-retry-after",
         where="any call of the Python client",
         given="503 with Retry-After: 7, then 200",
         right="the second try comes after seven seconds",

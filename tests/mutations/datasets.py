@@ -1,4 +1,4 @@
-"""Faults of datasets and of what is told about rows: app/services."""
+"""Faults of datasets, statistics and search: app/services."""
 
 from __future__ import annotations
 

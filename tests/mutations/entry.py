@@ -1,6 +1,6 @@
-"""What an entry of the list is: a behaviour, and what ties it to the code and the tests of today.
+"""An entry of the list: a behaviour, a patch for today's code that breaks it, and the tests that find that.
 
-The behaviour is for good: who builds the code again writes another patch under the same id.
+The behaviour stays: an issue that rebuilds the code writes a new patch under the same id.
 """
 
 from __future__ import annotations

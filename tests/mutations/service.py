@@ -1,4 +1,4 @@
-"""Faults of the process and of what it tells operators: the modules at the top of app, and app/telemetry."""
+"""Faults of the process and its metrics: the modules at the top of app, and app/telemetry."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MUTATIONS: Final = (
         id="drain-takes-connections-for-a-while",
         where="SIGTERM to the service, with SHARDSMITH_SHUTDOWN_DELAY_S",
         given="a client that connects within the delay",
-        right="it is answered: whoever sends requests has not seen yet that the service is leaving",
+        right="it gets a response: load balancers have not seen yet that the service is leaving",
         wrong="the connection is refused",
         patch=Patch(
             "app/shutdown.py",

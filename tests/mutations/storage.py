@@ -1,4 +1,4 @@
-"""Faults of what datasets and requests stand on: app/storage and app/runtime."""
+"""Faults of stores, memory and the spool: app/storage and app/runtime."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MUTATIONS: Final = (
     Mutation(
         id="create-refused-after-unknown-outcome",
         where="create_once(store, key, data)",
-        given="a store that answers with an error first and then refuses for good",
+        given="a store that fails once with an unknown outcome, and then refuses",
         right="OutcomeUnknown: the first try may have stored it",
         wrong="a definite failure: parts are deleted that a slot may name",
         patch=Patch("app/storage/create_once.py", "            if not uncertain:\n", "            if key:\n"),

@@ -244,10 +244,12 @@ def test_a_body_that_has_to_be_whole_lies_on_the_spool(running: Watched) -> None
 
 
 def test_an_upload_that_is_cut_is_counted_with_its_cause(running: Watched) -> None:
-    before = running.scrape()
-    _upload(running).close()
-    found = moved(before, running.scrape_after(before), "shardsmith_http_cut_requests_total")
-    assert found == {"shardsmith_http_cut_requests_total{cause=client_closed,route=/v1/records/serialize}": 1}
+    for _ in range(2):  # each of them
+        before = running.scrape()
+        _upload(running).close()
+        found = moved(before, running.scrape_after(before), "shardsmith_http_cut_requests_total")
+        counter = "shardsmith_http_cut_requests_total{cause=client_closed,route=/v1/records/serialize}"
+        assert found == {counter: 1}
 
 
 def test_a_request_that_finds_no_room_is_counted_with_what_was_short(running: Watched) -> None:

@@ -60,6 +60,7 @@ class Tree:
         self.root = FOLDER / str(number) / "checkout"
         self._packages = FOLDER / str(number) / "packages"
         self._running: subprocess.Popen[str] | None = None
+        self._is_removed = False
         shutil.rmtree(FOLDER / str(number), ignore_errors=True)
         self._packages.mkdir(parents=True)
         (self._packages / "shardsmith").symlink_to(self.root / "app")
@@ -117,6 +118,8 @@ class Tree:
         """Run tests here. What takes longer than `within_s` is ended with all that it has started."""
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rfE", *arguments]
         environment = self._environment() | ({"NUMBA_DISABLE_JIT": "1"} if uncompiled else {})
+        if self._is_removed:
+            raise RuntimeError("the copy is gone: the run was ended")
         began = time.monotonic()
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
             process = subprocess.Popen(
@@ -146,6 +149,7 @@ class Tree:
 
     def remove(self) -> None:
         """End what runs here, and remove the copy; its compiled kernels stay."""
+        self._is_removed = True
         if (running := self._running) is not None:
             _end(running)
         shutil.rmtree(self.root.parent, ignore_errors=True)

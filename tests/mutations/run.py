@@ -157,15 +157,17 @@ def _tests_of(mutations: Sequence[Mutation], uncompiled: bool) -> list[str]:
 
 def run(mutations: Sequence[Mutation], jobs: int, say: Callable[[str], None]) -> int:
     """Run the tests of these mutations, and say what they found."""
+    began = time.monotonic()
     trees = Trees(jobs)
     try:
-        return _run(mutations, trees, jobs, say)
+        return _run(mutations, trees, jobs, say, began)
     finally:
         trees.remove()
 
 
-def _run(mutations: Sequence[Mutation], trees: Trees, jobs: int, say: Callable[[str], None]) -> int:
-    began = time.monotonic()
+def _run(
+    mutations: Sequence[Mutation], trees: Trees, jobs: int, say: Callable[[str], None], began: float
+) -> int:
     all_tests = AllTests()
     say(f"{len(mutations)} mutations, {jobs} at a time; the code as it is first.")
     if failing := _failures_without_a_fault(mutations, trees, jobs):

@@ -19,7 +19,7 @@ the shape of each; a sparse column has `coordinates`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from itertools import chain, pairwise
 from typing import Any, Final
 
@@ -193,14 +193,15 @@ class Records:
             InputError.
         num_rows: of all batches together, where that is known before they are drawn.
         is_declared: the schema stood in the body.
-        dropped: features of the body that the inferred schema has not, since no row has a value of them.
+        dropped: features of the body that the schema lacks, since no row has a value of them. More may be
+            found while batches are drawn.
     """
 
     schema: Schema
     batches: Iterator[Batch]
     num_rows: int | None = None
     is_declared: bool = False
-    dropped: tuple[str, ...] = ()
+    dropped: list[str] = field(default_factory=list)
 
 
 def item_width(feature: Feature) -> int:

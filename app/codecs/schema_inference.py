@@ -4,14 +4,15 @@ From exactly the first 1,000 rows, however the body is chunked (all rows with `i
 
 - is what its values are: bool, int64, float64 (where one value is a float token), text, or bytes;
 - has the shape of its nested arrays where that is the same in every row, and shape `[null]` where
-  plain arrays differ in length, or all are empty (then float64, which holds the decimals of later rows);
+  plain arrays differ in length;
 - is dense of shape `[null, ...]` where nested arrays differ in the first length alone, and ragged where
   others differ too: null on every axis that varies, or on which all arrays are empty. An empty array says
   nothing about what could be inside it;
 - is a sequence where it is a feature list of a SequenceExample: its step is inferred from all steps of
   all rows, as dense;
 - is nullable where a row lacks it or has null;
-- is left out where no row has a value: a value in a later row is then a conflict.
+- is left out where no row has a value, since null and empty arrays have no dtype: a value in a later row is
+  then a conflict.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..domain.dtypes import FLOAT32, FLOAT64, STRING, DType
+from ..domain.dtypes import FLOAT32, STRING, DType
 from ..domain.feature import Feature, FeatureKind, FeatureShape, default_encoding
 from ..domain.limits import Limits
 from ..domain.schema import Schema, check_feature_names
@@ -101,11 +102,17 @@ def infer_feature(name: str, found: Cells, reading: Reading, *, sequence: bool =
         return None
     kind: FeatureKind = "dense"
     if sequence:
-        dtype, shape = _infer_steps(name, present, rows, reading)
-        shape, kind = (None, *shape), "sequence"
+        steps, counts = _open_steps(name, present, rows)
+        rows = np.repeat(rows, counts)
+        nesting, items = _open(name, steps, rows)
     else:
         nesting, items = _open(name, present, rows)
-        dtype = _infer_dtype(name, items, nesting, rows, reading)
+    if not len(items):
+        return None
+    dtype = _infer_dtype(name, items, nesting, rows, reading)
+    if sequence:
+        shape, kind = (None, *_shape_of_steps(name, nesting, rows)), "sequence"
+    else:
         shape, kind = _infer_shape(nesting)
     encoding = default_encoding(dtype, shape, kind)
     return Feature(
@@ -113,8 +120,8 @@ def infer_feature(name: str, found: Cells, reading: Reading, *, sequence: bool =
     )
 
 
-def _infer_steps(name: str, cells: Items, rows: Ints, reading: Reading) -> tuple[DType, FeatureShape]:
-    """The dtype and the shape of a step."""
+def _open_steps(name: str, cells: Items, rows: Ints) -> tuple[Items, Ints]:
+    """The steps of all rows, and how many each row has."""
     if not cells.only(ARRAY):
         index = int(np.argmax(cells.kinds != ARRAY))
         row = int(rows[index])
@@ -124,18 +131,18 @@ def _infer_steps(name: str, cells: Items, rows: Ints, reading: Reading) -> tuple
             row=row,
             feature=name,
         )
-    steps, counts = cells.open()
-    step_rows = np.repeat(rows, counts)
-    nesting, items = _open(name, steps, step_rows)
-    dtype = _infer_dtype(name, items, nesting, step_rows, reading)
+    return cells.open()
+
+
+def _shape_of_steps(name: str, nesting: Nesting, rows: Ints) -> FeatureShape:
     if (step := nesting.first_uneven()) is not None:
-        raise _ragged(name, step_rows[step], "A step of a feature list is one dense array, and this is none.")
-    return dtype, _dense_shape(nesting)
+        raise _ragged(name, rows[step], "A step of a feature list is one dense array, and this is none.")
+    return _dense_shape(nesting)
 
 
 def _infer_dtype(name: str, items: Items, nesting: Nesting, rows: Ints, reading: Reading) -> DType:
     try:
-        dtype = infer_dtype(items, reading) if len(items) else FLOAT64
+        dtype = infer_dtype(items, reading)
     except ItemError as error:
         raise cell_error(error, name, rows[nesting.cell_of(error.index)]) from None
     if dtype is STRING:

@@ -1,4 +1,7 @@
-"""Features of which no row has a value are left out of an inferred schema, and the answer says so."""
+"""Features of which no row has a value are left out of an inferred schema, and the answer says so.
+
+An empty list is not a value: it has no dtype.
+"""
 
 import io
 import json
@@ -10,14 +13,15 @@ import pyarrow as pa
 import pytest
 
 HEADER = "dropped-features"
-ROWS = [{"x": 1, "ä, b": None, "z": None}, {"x": 2, "z": None}]
+ROWS: list[dict[str, Any]] = [{"x": 1, "ä, b": None, "z": [[]]}, {"x": 2, "z": []}]
 JSON = json.dumps(ROWS).encode()
 DROPPED = "%C3%A4%2C%20b, z"
 
 
 def arrow() -> bytes:
     sink = io.BytesIO()
-    batch = pa.record_batch({"x": pa.array([1, 2]), "ä, b": pa.nulls(2), "z": pa.nulls(2)})
+    lists = pa.array([[], None], pa.list_(pa.null()))
+    batch = pa.record_batch({"x": pa.array([1, 2]), "ä, b": pa.nulls(2), "z": lists})
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
     return sink.getvalue()
@@ -94,7 +98,39 @@ def test_rows_that_widen_a_schema_name_them_too(client: httpx.Client, key: str |
     headers = {} if key is None else {"Idempotency-Key": key}
     first: dict[str, Any] = client.post(url, json=[{"x": 1, "y": "a"}]).json()
     assert "dropped" not in first
-    rows = [{"x": 2, "y": None, "z": None, "w": 0.5}]
+    rows = [{"x": 2, "y": None, "z": [], "w": 0.5}]
     answer = client.post(url, params={"evolve": "widen"}, json=rows, headers=headers)
     assert answer.status_code == 201, answer.text
     assert answer.json()["dropped"] == ["z"]
+
+
+@pytest.mark.parametrize("media_type", ["application/json", "application/vnd.apache.arrow.stream"])
+@pytest.mark.parametrize("value", [["a"], [1, 2], [2**24 + 1], [0.5]])
+def test_a_dataset_takes_any_list_after_empty_ones(
+    client: httpx.Client, value: list[Any], media_type: str
+) -> None:
+    dataset = f"/v1/datasets/d-{uuid.uuid4().hex[:8]}"
+    headers = {"Content-Type": media_type}
+    for params in ({}, {}, {"evolve": "widen"}):
+        answer = client.post(f"{dataset}/records", content=BODIES[media_type], headers=headers, params=params)
+        assert (answer.status_code, "z" in answer.json()["dropped"]) == (201, True), answer.text
+    rows = [{"x": 3, "z": value}]
+    answer = client.post(f"{dataset}/records", json=rows)
+    assert (answer.status_code, answer.json()["feature"]) == (422, "z")
+    answer = client.post(f"{dataset}/records", json=rows, params={"evolve": "widen"})
+    assert answer.status_code == 201, answer.text
+    client.post(f"{dataset}/versions").raise_for_status()
+    found = client.get(f"{dataset}/versions/latest/records", params={"to": "ndjson"}).text.splitlines()
+    assert json.loads(found[-1]) == rows[0]
+
+
+def test_a_list_is_what_it_is_in_the_rows_that_have_one(client: httpx.Client) -> None:
+    rows = [{"x": [], "y": 1}, {"x": [3], "y": 1}]
+    answer = client.post("/v1/records/serialize", params={"to": "ndjson"}, json=rows)
+    assert (answer.text, HEADER in answer.headers) == ('{"x":[],"y":1}\n{"x":[3],"y":1}\n', False)
+
+
+def test_a_key_that_a_declared_schema_lacks_is_refused_with_an_empty_list(client: httpx.Client) -> None:
+    params = {"schema": json.dumps({"features": {"x": {"dtype": "int64"}}})}
+    answer = client.post("/v1/records/serialize", params=params, json=[{"x": 1, "z": []}])
+    assert (answer.status_code, answer.json()["code"]) == (422, "schema_conflict")

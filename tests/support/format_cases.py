@@ -176,7 +176,7 @@ def _read(
     except InputError as error:
         return Refusal.of(error)
     left = free - budget.remaining
-    return Rows(records.schema, rows, records.dropped, records.is_declared, batches, left, budget.peak)
+    return Rows(records.schema, rows, tuple(records.dropped), records.is_declared, batches, left, budget.peak)
 
 
 def assert_rows(found: Rows | Refusal, rows: list[dict[str, Any]]) -> None:

@@ -75,7 +75,7 @@ def with_schema_in_metadata(
 
 
 def infer_arrow_schema(schema: pa.Schema, message: Message | None) -> Schema:
-    """The features of the columns; a column of type null is one that every row lacks, and left out.
+    """The features of the columns; one whose type is null, or lists of null, has no values and is left out.
 
     Args:
         message: of SequenceExamples, a column of lists whose length varies is a feature list.
@@ -84,8 +84,13 @@ def infer_arrow_schema(schema: pa.Schema, message: Message | None) -> Schema:
         UnprocessableInput: a type that no feature has (`unsupported_type`).
     """
     sequences = message == "sequence_example"
-    fields = [field for field in schema if not pa.types.is_null(field.type)]
+    fields = [field for field in schema if not has_no_values(field.type)]
     return Schema(tuple(_infer_feature(field, sequences=sequences) for field in fields)).with_message(message)
+
+
+def has_no_values(layout: pa.DataType) -> bool:
+    """Whether it is the type of nulls, or of lists of them."""
+    return pa.types.is_null(_shape_of(layout)[1])
 
 
 def expand_structs(schema: pa.Schema, declared: Schema | None) -> list[tuple[pa.Field[Any], list[int]]]:

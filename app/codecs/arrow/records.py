@@ -22,7 +22,14 @@ from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..records.lease import Lease, TooLargeAtOnce
 from ..records.named_columns import check_columns, refuse_undeclared
 from .columns import ColumnReader
-from .features import SCHEMA_KEY, expand_structs, infer_arrow_schema, narrow_columns, with_schema_in_metadata
+from .features import (
+    SCHEMA_KEY,
+    expand_structs,
+    has_no_values,
+    infer_arrow_schema,
+    narrow_columns,
+    with_schema_in_metadata,
+)
 from .ipc import ArrowReader, arrow_faults, serialize_arrow
 from .write import export_schema, write_batches
 
@@ -84,11 +91,14 @@ def records_from_arrow(
         with arrow_faults("The schema of the body"):
             narrow = narrow_columns(foreign)
         schema = declared.with_message(options.message).as_read(narrow)
+        is_open = has_no_values if options.schema_of_dataset else pa.types.is_null
         if options.undeclared == "error":
-            given = (field.name for field in foreign if not pa.types.is_null(field.type))
-            refuse_undeclared(given, schema, "column")
+            refuse_undeclared((field.name for field in foreign if not is_open(field.type)), schema, "column")
     rows = _batches(_PieceReader(columns), batches, schema, budget)
-    dropped = tuple(name for name in names if declared is None and name not in schema.by_name)
+    dropped = []
+    if declared is None or options.schema_of_dataset:
+        unknown = (field for field in foreign if field.name not in schema.by_name)
+        dropped = [field.name for field in unknown if has_no_values(field.type)]
     return Records(schema, rows, num_rows, is_declared=is_declared, dropped=dropped)
 
 

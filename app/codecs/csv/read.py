@@ -37,11 +37,11 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
     """
     names, blocks = LineReader(options.csv, budget).read(source)
     check_columns(names, budget)
-    dropped: tuple[str, ...] = ()
+    dropped: list[str] = []
     if options.schema is None:
         head = list(_head(blocks, None if options.infer == "all" else HEAD_ROWS))
         schema = _infer(names, head, options)
-        dropped = tuple(name for name in names if name not in schema.by_name)
+        dropped = [name for name in names if name not in schema.by_name]
         blocks = chain(drain(head), blocks)
     else:
         schema = options.schema.with_message(options.message).as_read()

@@ -49,7 +49,7 @@ def convert_row(
     encode: RecordsEncodeOptions,
     workspace: Workspace,
     transform: Callable[[Records], Records] = lambda row: row,
-) -> tuple[bytes, tuple[str, ...]]:
+) -> tuple[bytes, list[str]]:
     """The one row of `source` in another format, and the features that are left out, as of `Records`.
 
     `encode.rounded` has the features that were rounded.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
@@ -52,7 +52,7 @@ class ConvertedRecords:
     num_rows: int | None
     json_bytes: int | None
     rounded: RoundedFeatures
-    dropped: tuple[str, ...]
+    dropped: Sequence[str]
 
 
 def open_records(

@@ -52,7 +52,7 @@ def written_and_read(form: FormName, body: bytes, infer: str) -> tuple[bytes, tu
     if form == "oip":
         options["json_bytes"] = json.JSONDecoder().raw_decode(content.decode("latin-1"))[1]
     records = decode(form, content, **options)
-    return encode("tfrecord", records), records.dropped
+    return encode("tfrecord", records), tuple(records.dropped)
 
 
 def values_in(body: bytes, form: FormName, dropped: tuple[str, ...] = ()) -> list[list[tuple[str, Any]]]:

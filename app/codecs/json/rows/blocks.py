@@ -19,7 +19,7 @@ from ...columns import (
     Column,
     Records,
 )
-from ...kernels.json.tape import NULL, OBJECT
+from ...kernels.json.tape import ARRAY, OBJECT
 from ...options import RecordsDecodeOptions
 from ...schema_inference import HEAD_ROWS, infer_schema
 from ..tape import KEY_OF, Items
@@ -58,10 +58,6 @@ class Block(Protocol):
         """The values under a key; None where no row has it."""
         ...
 
-    def first_beside(self, known: Set[str]) -> tuple[int, str] | None:
-        """A row, counted within the block, and a key other than `known` under which it has a value."""
-        ...
-
 
 class RowBlock:
     """Rows that came as objects."""
@@ -83,11 +79,6 @@ class RowBlock:
     def cells(self, name: str) -> Cells | None:
         key = self._keys.get(name)
         return None if key is None else self._members.of(key)
-
-    def first_beside(self, known: Set[str]) -> tuple[int, str] | None:
-        unknown = ((name, self._members.of(key)) for name, key in self._keys.items() if name not in known)
-        found = [(int(cells.row_numbers(0)[0]), name) for name, cells in unknown if len(cells.items)]
-        return min(found, key=lambda place: place[0], default=None)
 
 
 def _by_name(members: Members) -> dict[str, int]:
@@ -114,12 +105,6 @@ class ColumnBlock:
     def cells(self, name: str) -> Cells | None:
         items = self._columns.get(name)
         return None if items is None else Cells.of(items)
-
-    def first_beside(self, known: Set[str]) -> tuple[int, str] | None:
-        for name, items in self._columns.items():
-            if name not in known and (items.kinds != NULL).any():
-                return int(np.argmax(items.kinds != NULL)), name
-        return None
 
 
 class SequenceBlock:
@@ -188,15 +173,6 @@ class SequenceBlock:
         cells = self._of(part, name)
         return int(cells.row_numbers(0)[0]) if len(cells.items) else None
 
-    def first_beside(self, known: Set[str]) -> tuple[int, str] | None:
-        found = [
-            (row, name)
-            for part in (0, 1)
-            for name in self._keys[part]
-            if name not in known and (row := self._first_of(part, name)) is not None
-        ]
-        return min(found, key=lambda place: place[0], default=None)
-
     def refuse_twice(self, lists: Set[str]) -> None:
         """Refuse a name in a context that is one of the feature lists, too.
 
@@ -249,8 +225,9 @@ def records_from_blocks(
 ) -> Records:
     """The rows of all blocks, under the declared schema or one inferred from the first block.
 
-    A null and an absent feature are the same. What was charged for a block is released once its
-    batches were drawn.
+    A null and an absent feature are the same. Under a key that the schema lacks, an empty array is passed
+    over as null is, unless the client declared the schema; `Records.dropped` then names the key. What was
+    charged for a block is released once its batches were drawn.
 
     Raises:
         InputError: what `infer_schema` raises; while batches are drawn, what `build_column` does, and for a
@@ -260,16 +237,18 @@ def records_from_blocks(
     reading = Reading.of(options.nonfinite, declared=declared is not None)
     is_sequence = (options.message if declared is None else declared.message) == "sequence_example"
     if declared is not None:
-        drop = options.undeclared == "drop"
-        return Records(declared, _batches(blocks, None, declared, reading, budget, is_sequence, drop=drop))
+        unknown = _UnknownKeys(declared, options, budget)
+        return Records(
+            declared, _batches(blocks, None, reading, budget, is_sequence, unknown), dropped=unknown.dropped
+        )
     first = next(blocks, None)
     if first is None:
         return Records(Schema(()).with_message(options.message), iter(()))
     block = _split(first, is_sequence=is_sequence)
     head = block if options.infer == "all" else block.head(HEAD_ROWS)
     schema, dropped = _infer(head, options, reading, budget)
-    batches = _batches(blocks, block, schema, reading, budget, is_sequence, drop=False)
-    return Records(schema, batches, dropped=dropped)
+    unknown = _UnknownKeys(schema, options, budget, dropped)
+    return Records(schema, _batches(blocks, block, reading, budget, is_sequence, unknown), dropped=dropped)
 
 
 def _split(block: RowBlock | ColumnBlock, *, is_sequence: bool) -> RowBlock | ColumnBlock | SequenceBlock:
@@ -279,7 +258,7 @@ def _split(block: RowBlock | ColumnBlock, *, is_sequence: bool) -> RowBlock | Co
 
 def _infer(
     block: Block, options: RecordsDecodeOptions, reading: Reading, budget: Budget
-) -> tuple[Schema, tuple[str, ...]]:
+) -> tuple[Schema, list[str]]:
     """The schema, and the names of features that it lacks, since no row has a value of them."""
     _refuse_sequences(block)
     lists: Set[str] = frozenset()
@@ -292,20 +271,19 @@ def _infer(
         return block.cells(name) or Cells.absent(block.num_rows)
 
     schema = infer_schema(names, cells, reading, budget.limits, sequences=lists, known=options.known)
-    dropped = tuple(name for name in names if name not in schema.by_name)
+    dropped = [name for name in names if name not in schema.by_name]
     return schema.with_message(options.message), dropped
 
 
 def _batches(
     blocks: Iterator[RowBlock | ColumnBlock],
     first: RowBlock | ColumnBlock | SequenceBlock | None,
-    schema: Schema,
     reading: Reading,
     budget: Budget,
     is_sequence: bool,
-    *,
-    drop: bool,
+    unknown: _UnknownKeys,
 ) -> Iterator[Batch]:
+    schema = unknown.schema
     row_bytes = sum(map(_row_bytes, schema))
     step = max(1, min(MAX_BATCH_ROWS, _MAX_BATCH_BYTES // max(row_bytes, 1)))
     while True:
@@ -320,8 +298,7 @@ def _batches(
             block.refuse_misplaced(schema)
         elif not ROW_MEMBERS.issubset(schema.names):
             _refuse_sequences(block)
-        if not drop:
-            _refuse_unknown(block, schema, reading)
+        unknown.check(block)
         for start in range(0, block.num_rows, step):
             stop = min(start + step, block.num_rows)
             num_bytes = len(schema) * (stop - start)
@@ -353,17 +330,61 @@ def _refuse_sequences(block: Block) -> None:
             )
 
 
-def _refuse_unknown(block: Block, schema: Schema, reading: Reading) -> None:
-    found = block.first_beside(schema.by_name.keys())
-    if found is None:
-        return
-    row, name = block.first_row + found[0], found[1]
-    hint = "Add it there, leave it out, or set undeclared=drop."
-    if not reading.declared:
-        hint = f"No value of it is in the first {HEAD_ROWS} rows: declare a schema, or set infer=all."
-    raise SchemaConflict(
-        f"Row {row} has the key {name[:64]!r}, which is not in the schema. {hint}", row=row, feature=name
-    )
+class _UnknownKeys:
+    """What becomes of values under keys that the schema lacks.
+
+    Attributes:
+        dropped: keys of empty arrays that were passed over, and those that `schema` was inferred without.
+    """
+
+    def __init__(
+        self, schema: Schema, options: RecordsDecodeOptions, budget: Budget, dropped: list[str] | None = None
+    ) -> None:
+        self.schema = schema
+        self.dropped = [] if dropped is None else dropped
+        self._options = options
+        self._max_dropped = budget.limits.max_features
+
+    def check(self, block: Block) -> None:
+        """Refuse the first value in the block.
+
+        Raises:
+            SchemaConflict: its row and key.
+        """
+        is_declared = self._options.schema is not None
+        if is_declared and self._options.undeclared == "drop":
+            return
+        passes_over = not is_declared or self._options.schema_of_dataset
+        found = []
+        for name in block.names():
+            cells = None if name in self.schema.by_name else block.cells(name)
+            if cells is None or not len(cells.items):
+                continue
+            first = _first_value(cells.items) if passes_over else 0
+            if first is not None:
+                found.append((int(cells.row_numbers(block.first_row)[first]), name))
+            elif name not in self.dropped and len(self.dropped) < self._max_dropped:
+                self.dropped.append(name)
+        if not found:
+            return
+        row, name = min(found, key=lambda place: place[0])
+        hint = "Add it there, leave it out, or set undeclared=drop."
+        if not is_declared:
+            hint = f"No value of it is in the first {HEAD_ROWS} rows: declare a schema, or set infer=all."
+        raise SchemaConflict(
+            f"Row {row} has the key {name[:64]!r}, which is not in the schema. {hint}", row=row, feature=name
+        )
+
+
+def _first_value(items: Items) -> int | None:
+    """The first cell that is not an empty array, or arrays of those; None where all are."""
+    cells, found = np.arange(len(items)), []
+    while len(items):
+        is_array = items.kinds == ARRAY
+        found += cells[~is_array][:1].tolist()
+        items, counts = items.take(is_array).open()
+        cells = np.repeat(cells[is_array], counts)
+    return min(found, default=None)
 
 
 def _batch(block: Block, start: int, stop: int, schema: Schema, reading: Reading) -> Batch:

@@ -118,7 +118,7 @@ class Attempt:
         if not self._parts.is_small:
             return None
         rounded = tuple(self._rounded.names)
-        parts, dropped = self._parts, self._records.dropped
+        parts, dropped = self._parts, tuple(self._records.dropped)
         return Member(parts.inline, parts.num_records, rounded, dropped, self._skipped.count)
 
     def commit(self, slots: SlotWriter, *, check: Callable[[], None] = lambda: None) -> AppendResult:

@@ -44,8 +44,10 @@ def open_widening(
     found = decode_body(body, form, first, budget.anew())
     schema = _common(stored, found, form)
     stream.rewind()
-    rows = decode_body(body, form, replace(options, schema=schema, body_schema_seen=True), budget)
-    return replace(rows, dropped=tuple(name for name in found.dropped if name not in schema.by_name))
+    again = replace(options, schema=schema, schema_of_dataset=True, body_schema_seen=True)
+    rows = decode_body(body, form, again, budget)
+    rows.dropped.extend(name for name in found.dropped if name not in schema.by_name)
+    return rows
 
 
 def _common(stored: Schema, found: Records, form: FormName) -> Schema:

@@ -143,13 +143,19 @@ def test_a_tensor_whose_shapes_differ(metadata: str, expected: Any) -> None:
     assert found.features == {"x": expected}
 
 
-def test_a_column_of_nothing_but_null_is_no_feature() -> None:
-    found = read(written(columns(x=pa.nulls(3), y=[1, 2, 3])))
+@pytest.mark.parametrize("column", [pa.nulls(3), pa.array([[], None, [[]]], pa.list_(pa.list_(pa.null())))])
+def test_a_column_of_nothing_but_null_and_empty_lists_is_no_feature(column: Any) -> None:
+    found = read(written(columns(x=column, y=[1, 2, 3])))
     assert_rows(found, [{"y": 1}, {"y": 2}, {"y": 3}])
     assert isinstance(found, Rows)
     assert found.dropped == ("x",)
     declared = schema_of(x={"dtype": "int8", "shape": [2], "nullable": True})
     assert_rows(read_x(pa.nulls(3), schema=declared), [{"x": None}] * 3)
+    lists = pa.array([[], None], pa.list_(pa.null()))
+    assert_rows(
+        read_x(lists, schema=schema_of(x={"dtype": "int8", "shape": [None], "nullable": True})),
+        [{"x": []}, {"x": None}],
+    )
 
 
 @pytest.mark.parametrize("file", [False, True])
@@ -343,7 +349,6 @@ def test_metadata_that_is_no_schema(text: str, code: str) -> None:
         pa.array([[{"a": 1}]]),
         pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int8())),
         pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])]),
-        pa.array([[None]], pa.list_(pa.null())),
         pa.DictionaryArray.from_arrays(pa.array([0]), pa.array([[1]])),
     ],
 )

@@ -91,7 +91,8 @@ def test_what_is_inferred_takes_the_rows_that_it_came_from(rows: list[dict[str, 
         return
     assert all(feature.to_json() for feature in Schema.from_json(records.schema.to_json()))
     found = encoded(records)
-    assert [row["b"] for row in found] == [row["b"] for row in rows]
+    has_values = any(items for row in rows for lists in row["b"] for items in lists)
+    assert [row.get("b") for row in found] == [row["b"] if has_values else None for row in rows]
 
 
 def test_a_sequence_example_in_rows() -> None:

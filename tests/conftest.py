@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
@@ -24,6 +24,9 @@ settings.register_profile(
     suppress_health_check=[*settings().suppress_health_check, HealthCheck.too_slow],
 )
 settings.load_profile("any machine")
+
+if TYPE_CHECKING:
+    from app.transforms.images.processes import ImageProcesses
 
 Start = Callable[[Path], AbstractContextManager[RunningStore]]
 
@@ -151,6 +154,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             "Left out: tests/differential and tests/e2e/ui, which need TensorFlow and Playwright, "
             f"and {slow} slow tests. `bin/test --all` runs everything."
         )
+
+
+@pytest.fixture(scope="session")
+def images() -> "Iterator[ImageProcesses]":
+    """What decodes images, in processes that the tests share."""
+    from tests.support.image_processes import shared_images
+
+    yield shared_images()
+    shared_images().close()
 
 
 def _start(start: Start, folders: pytest.TempPathFactory) -> Iterator[RunningStore]:

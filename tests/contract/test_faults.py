@@ -71,6 +71,7 @@ def cases() -> Iterator[Any]:
             yield pytest.param(fault, routes[first:], id=f"{name}, elsewhere", marks=pytest.mark.exhaustive)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("fault", "routes"), list(cases()))
 def test_what_must_not_be_believed(
     bounded: Service,

@@ -125,7 +125,7 @@ ROWS: Final = {
     ],
     34: [
         f"{FAULTS}::test_an_image_is_a_tensor_and_no_rows",
-        "repository/test_isolation.py::test_no_request_reaches_tensorflow_or_a_decoder_of_images",
+        "repository/test_isolation.py::test_a_service_that_has_converted_has_loaded_none_of_them",
     ],
     38: [  # Content-Disposition
         f"{AUTH}::test_the_content_disposition_of_a_download_is_a_plain_name",

@@ -79,6 +79,7 @@ def raw(client: httpx.Client, method: str, path: str, **request: Any) -> tuple[h
 # Bodies.
 
 
+@pytest.mark.sampled(keep=("json",))
 @pytest.mark.parametrize("form", TENSOR_CODECS)
 def test_tensors_in_every_form_may_be_encoded(client: httpx.Client, form: str) -> None:
     request = tensor_formats.written(form, tensor_formats.sample("dense", form))
@@ -95,6 +96,7 @@ def test_tensors_in_every_form_may_be_encoded(client: httpx.Client, form: str) -
             assert code(answer) in expected
 
 
+@pytest.mark.sampled(keep=("ndjson",))
 @pytest.mark.parametrize("form", RECORDS_CODECS)
 def test_records_in_every_form_may_be_encoded(client: httpx.Client, form: FormName) -> None:
     kind = RECORDS_CODECS[form].kinds_in[0]
@@ -262,6 +264,7 @@ def bomb(coding: str, num_mib: int) -> bytes:
     return b"".join(deflater.compress(block) for _ in range(num_mib)) + deflater.flush()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("coding", "num_mib", "expected"),
     [
@@ -461,6 +464,7 @@ def dechunked(body: bytes) -> bytes:
         position = end + size + 4
 
 
+@pytest.mark.exhaustive
 def test_memory_does_not_grow_with_what_is_encoded(service: Service, client: httpx.Client) -> None:
     """Neither where it is decoded, nor where it is encoded."""
 

@@ -238,13 +238,6 @@ def every_way(path: Path, random: np.random.Generator) -> Iterator[Drawn]:
         yield Drawn.encode(small, "JPEG", "RGB", random)
 
 
-@pytest.fixture(scope="module")
-def images() -> Iterator[ImageProcesses]:
-    codecs = ImageProcesses()
-    yield codecs
-    codecs.close()
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_drawn_images_come_out_of_drawn_steps_as_from_tensorflow(seed: int, images: ImageProcesses) -> None:
     random = np.random.default_rng(seed)

@@ -1,6 +1,6 @@
 """A body that is an image becomes the TensorProto of what TensorFlow decodes it to, byte for byte."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,6 @@ from tests.support.format_cases import serialize, tensors_of
 from tests.support.images import encode, pixels, wide_png
 
 PHOTOGRAPHS = sorted((Path(sklearn.__file__).parent / "datasets" / "images").glob("*.jpg"))
-
-
-@pytest.fixture(scope="module")
-def images() -> Iterator[ImageProcesses]:
-    codecs = ImageProcesses()
-    yield codecs
-    codecs.close()
 
 
 def proto(images: ImageProcesses, form: FormName, data: bytes, **options: Any) -> bytes:

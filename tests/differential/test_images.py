@@ -3,7 +3,6 @@
 import io
 import struct
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,6 @@ METHODS = ("bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5", "ga
 PHOTOGRAPHS = sorted((Path(sklearn.__file__).parent / "datasets" / "images").glob("*.jpg"))
 PRIMARIES = (31270, 32900, 64000, 33000, 30000, 60000, 15000, 6000)
 ANY: tuple[int | None, ...] = (None, None, None)
-
-
-@pytest.fixture(scope="module")
-def images() -> Iterator[ImageProcesses]:
-    codecs = ImageProcesses()
-    yield codecs
-    codecs.close()
 
 
 def random_image(random: np.random.Generator, dtype: str = "uint8", channels: int | None = None) -> Array:

@@ -1,6 +1,5 @@
 """Steps on numbers and text give what TensorFlow gives."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,6 @@ from tests.support.transforms import transform
 
 Array = npt.NDArray[Any]
 REALS = ("uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "float16", "float32", "float64")
-
-
-@pytest.fixture(scope="module")
-def images() -> Iterator[ImageProcesses]:
-    codecs = ImageProcesses()
-    yield codecs
-    codecs.close()
 
 
 def numbers(dtype: str, seed: int = 0) -> Array:

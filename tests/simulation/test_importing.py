@@ -21,7 +21,9 @@ from tests.simulation.scheduler import StepLimit
 from tests.simulation.simulate import small_sizes
 
 RUNS = 200
-QUICK_RUNS = 40
+QUICK_RUNS = 14
+#: In which somebody cancels: as many as show all that one may be told.
+CANCELLED_RUNS = 40
 KINDS = {"answer", "rule", "changed", "aborted", "stuck"}
 
 
@@ -82,7 +84,7 @@ def _is_cancelled_or_published(found: ImportRun, wanted: ImportRun) -> bool:
 
 
 def _cancelled_runs(folder: Path, request: ImportRequest) -> Iterator[ImportRun]:
-    for seed in range(QUICK_RUNS):
+    for seed in range(CANCELLED_RUNS):
         with small_sizes():
             found = ImportRun(seed, folder, request, cancels=True)
             found.play()

@@ -17,7 +17,7 @@ from tests.simulation.simulate import simulate, small_sizes
 ROOT = Path(__file__).resolve().parents[2]
 #: Of which `bin/test` does the first, and `bin/test --rest` the others.
 RUNS = 300
-QUICK_RUNS = 60
+QUICK_RUNS = 20
 #: What a client notices by itself.
 NOTICED = {"lost", "duplicate", "unexpected", "torn", "changed", "stale", "answer", "aborted", "stuck"}
 
@@ -33,6 +33,7 @@ def test_no_schedule_breaks_a_promise(seeds: range) -> None:
     assert not wrong, f"replay with: python -m tests.simulation.run --replay {wrong[0].seed}"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_broken_code_is_found(name: str, record_property: Callable[[str, object], None]) -> None:
     with small_sizes(), MUTATIONS[name]() as prepare:
@@ -44,6 +45,7 @@ def test_broken_code_is_found(name: str, record_property: Callable[[str, object]
     pytest.fail(f"not found in {seed + 1} runs: {name}")
 
 
+@pytest.mark.exhaustive
 def test_a_seed_replays_exactly() -> None:
     command = [sys.executable, "-m", "tests.simulation.run", "--replay", "17"]
     traces = [

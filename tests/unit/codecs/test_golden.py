@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
 from hashlib import sha256
@@ -28,7 +28,6 @@ from app.domain.dtypes import DTYPES
 from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema
 from app.runtime.images import ImageCodecs
-from app.transforms.images.processes import ImageProcesses
 from tests.golden.entries import FILES, INDEX, json_bytes
 from tests.support.format_cases import (
     Refusal,
@@ -69,13 +68,6 @@ SPELLED: Final[dict[str, Callable[[Any], Any]]] = {
     "boundary": str.encode,
     "schema": lambda text: Schema.from_json(json.loads(text)),
 }
-
-
-@pytest.fixture(scope="module")
-def images() -> Iterator[ImageCodecs]:
-    processes = ImageProcesses(1)
-    yield processes
-    processes.close()
 
 
 def content_of(path: str) -> bytes:

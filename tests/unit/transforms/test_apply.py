@@ -3,7 +3,6 @@
 import io
 import itertools
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -28,13 +27,6 @@ from app.transforms.apply import PIECE_BYTES, SkippedRows, apply_transforms
 from app.transforms.images.processes import ImageProcesses
 from app.transforms.parse import parse_steps, with_transforms
 from tests.support.transforms import applied, column_of, results, transform
-
-
-@pytest.fixture(scope="module")
-def images() -> Iterator[ImageProcesses]:
-    codecs = ImageProcesses()
-    yield codecs
-    codecs.close()
 
 
 def jpeg(seed: int, size: int = 16, orientation: int = 1) -> bytes:

@@ -45,6 +45,7 @@ def test_marks_without_end_are_refused() -> None:
         normalize("NFC", "a" + marks * 3)
 
 
+@pytest.mark.exhaustive
 def test_text_is_cut_where_nothing_reaches_across() -> None:
     characters = [chr(point) for point in range(sys.maxunicode + 1) if not 0xD800 <= point < 0xE000]
     pairs = (unicodedata.decomposition(character).split() for character in characters)

@@ -9,7 +9,7 @@ from app.codecs.columns import Batch, Column, Strings
 from app.domain.feature import Feature
 from app.domain.limits import Limits
 from app.runtime.budget import Budget
-from app.transforms.images.processes import ImageProcesses
+from tests.support.image_processes import shared_images
 from tests.support.images import encode
 from tests.unit.api.ui.columns import feature
 
@@ -37,7 +37,7 @@ def sides(prefix: str, *boxes: list[float], dtype: str = "float32") -> list[tupl
 
 
 def cells_of(row: list[tuple[Feature, Column]]) -> dict[str, Cell]:
-    painter = Painter(ImageProcesses(), Budget(Limits()), 128, 96)
+    painter = Painter(shared_images(), Budget(Limits()), 128, 96)
     features, columns = [of for of, _ in row], tuple(column for _, column in row)
     [cells] = show_rows(features, [Batch(1, columns)], painter, IN_TABLE)
     return {of.name: cell for of, cell in zip(features, cells, strict=True)}
@@ -178,5 +178,5 @@ def test_boxes_are_charged() -> None:
     budget = Budget(Limits())
     (picture, data), (of, boxes) = image("image"), numbers("bbox", ONE * 100)
     rows = [Batch(1, (data, boxes))] * 50
-    show_rows([picture, of], rows, Painter(ImageProcesses(), budget, 128, 96), IN_TABLE)
+    show_rows([picture, of], rows, Painter(shared_images(), budget, 128, 96), IN_TABLE)
     assert budget.peak > 50 * 100 * 400

@@ -14,12 +14,12 @@ from app.domain.feature import Feature
 from app.domain.limits import Limits
 from app.domain.meaning import Meaning
 from app.runtime.budget import Budget
-from app.transforms.images.processes import ImageProcesses
+from tests.support.image_processes import shared_images
 from tests.unit.api.ui.columns import feature
 
 
 def shown(of: Feature, column: Column, extent: Extent = IN_TABLE) -> Cell:
-    painter = Painter(ImageProcesses(), Budget(Limits()), extent.width, extent.height)
+    painter = Painter(shared_images(), Budget(Limits()), extent.width, extent.height)
     [[cell]] = show_rows([of], [Batch(1, (column,))], painter, extent)
     return cell
 
@@ -109,7 +109,7 @@ def test_a_large_tensor_is_shown_in_little_memory(dtype: str, shape: tuple[int, 
     of = feature("x", dtype, shape)
     values = np.zeros(math.prod(shape), of.dtype.numpy)
     values[-1] = 1
-    painter = Painter(ImageProcesses(), Budget(Limits()), IN_TABLE.width, IN_TABLE.height)
+    painter = Painter(shared_images(), Budget(Limits()), IN_TABLE.width, IN_TABLE.height)
     rows = [Batch(1, (Column(values, width=values.size),))]
     tracemalloc.start()
     try:
@@ -166,7 +166,7 @@ def test_of_many_long_texts_some_are_shown(extent: Extent) -> None:
 
 def test_what_is_shown_of_rows_is_charged() -> None:
     of, budget = feature("x", "text"), Budget(Limits())
-    painter = Painter(ImageProcesses(), budget, 128, 96)
+    painter = Painter(shared_images(), budget, 128, 96)
     rows = [Batch(1, (Column(Strings.pack([b"long " * 1_000])),))] * 50
     [[first], *_] = show_rows([of], rows, painter, IN_TABLE)
     assert budget.peak >= 50 * (len(first.text) + len(first.folded)) > 50_000

@@ -5,20 +5,16 @@ import numpy as np
 from app.api.ui.pictures import Painter, Picture
 from app.domain.limits import MIB, Limits
 from app.runtime.budget import Budget
-from app.transforms.images.processes import ImageProcesses
+from tests.support.image_processes import shared_images
 from tests.support.images import encode, pixels
 
 
 def painted(num_bytes: int, count: int) -> tuple[list[Picture], Budget]:
     """Heat maps of noise, of 49,152 numbers each, by a request that may hold so much."""
     budget = Budget(Limits(max_decoded_bytes=num_bytes))
-    images = ImageProcesses(1)
-    try:
-        painter = Painter(images, budget, 128, 96)
-        drawn = [painter.heat_map(np.random.default_rng(k).random((192, 256))) for k in range(count)]
-        painter.paint()
-    finally:
-        images.close()
+    painter = Painter(shared_images(), budget, 128, 96)
+    drawn = [painter.heat_map(np.random.default_rng(k).random((192, 256))) for k in range(count)]
+    painter.paint()
     return drawn, budget
 
 
@@ -45,7 +41,7 @@ def test_where_there_is_almost_none_they_say_so() -> None:
 
 def test_encoded_images_are_charged_while_they_wait() -> None:
     budget = Budget(Limits())
-    painter = Painter(ImageProcesses(1), budget, 128, 96)
+    painter = Painter(shared_images(), budget, 128, 96)
     photo = encode(pixels(480, 640, 3), "jpeg", quality=95)
     for _ in range(8):
         painter.image(memoryview(photo))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -30,13 +29,6 @@ GREY = pixels(5, 3, 1)
 RGB = pixels(5, 3, 3)
 RGBA = pixels(5, 3, 4)
 LEVEL = np.full((5, 3, 3), 128, np.uint8)
-
-
-@pytest.fixture(scope="module")
-def images() -> Iterator[ImageCodecs]:
-    processes = ImageProcesses(1)
-    yield processes
-    processes.close()
 
 
 def read(images: ImageCodecs, form: FormName, body: bytes, **options: Any) -> list[Values] | Refusal:

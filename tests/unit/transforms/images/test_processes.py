@@ -166,6 +166,7 @@ def test_processes_killed_once_cost_no_image(codecs: ImageProcesses) -> None:
             np.testing.assert_array_equal(one, pixels)
 
 
+@pytest.mark.exhaustive
 def test_processes_killed_again_and_again_give_no_wrong_answer(codecs: ImageProcesses) -> None:
     images = [png(seed) for seed in range(64)]
     codecs.decode([image for _, image in images])

@@ -56,7 +56,7 @@ def random_texts(wrong: float) -> Iterator[tuple[bytes, str, random.Random]]:
         yield HEADERS[delimiter] + body.encode(), delimiter, rng
 
 
-@pytest.fixture(params=[3, 7, 8 << 20])
+@pytest.fixture(params=[3, pytest.param(7, marks=pytest.mark.exhaustive), 8 << 20])
 def piece_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Read at a time."""
     monkeypatch.setattr(reading, "PIECE_BYTES", request.param)

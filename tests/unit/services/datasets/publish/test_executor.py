@@ -108,6 +108,7 @@ def test_the_run_writes_at_every_point_of_the_protocol() -> None:
         assert any(point in write for write in WRITES_OF_A_RUN), point
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("index", range(len(WRITES_OF_A_RUN)), ids=lambda index: WRITES_OF_A_RUN[index])
 def test_a_process_killed_at_any_write_loses_and_repeats_nothing(index: int, when: When) -> None:
@@ -131,6 +132,7 @@ def test_a_process_killed_at_any_write_loses_and_repeats_nothing(index: int, whe
     check_versions(inner)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("index", range(0, len(WRITES_OF_A_RUN), 3), ids=lambda index: WRITES_OF_A_RUN[index])
 def test_several_processes_killed_one_after_the_other(index: int) -> None:
     inner = open_store("memory://")
@@ -281,6 +283,7 @@ def writes_of_a_version(options: PublishOptions) -> list[int]:
     return list(range(writes.index("d/_g1/log/1.plan"), writes.index("d/1.0.0/_manifest.json") + 1))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("options", FORMS)
 def test_shards_of_every_form_survive_a_kill_at_any_of_their_writes(
@@ -329,6 +332,7 @@ def execute(store: ObjectStore, plan: Plan) -> Manifest:
     return verdict
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("copies", [False, True], ids=["written", "copied"])
 @pytest.mark.parametrize("options", [pytest.param(OPTIONS, id="plain"), *FORMS])
 def test_an_executor_that_wakes_up_late_changes_nothing(options: PublishOptions, *, copies: bool) -> None:

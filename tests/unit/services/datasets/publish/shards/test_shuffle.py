@@ -92,6 +92,7 @@ def test_every_record_comes_to_its_place(store: ObstoreStore, count: int) -> Non
     assert spool.used == 0
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("bucket_bytes", [200, 5000])
 @pytest.mark.parametrize("batch_bytes", [300, 7000])
 @pytest.mark.parametrize("room", [0, 3000, 10**9])
@@ -111,6 +112,7 @@ def test_neither_room_nor_sizes_change_the_order(
     assert spool.used == 0
 
 
+@pytest.mark.exhaustive
 def test_a_spool_much_smaller_than_the_data_takes_several_passes(
     store: ObstoreStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

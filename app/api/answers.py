@@ -137,7 +137,13 @@ def records_answer(
     return Answer(
         media_type,
         converted.chunks,
-        {**VARY, **known, **json_length_header(converted.json_bytes), **dropped_headers(converted.dropped)},
+        {
+            **VARY,
+            **known,
+            **json_length_header(converted.json_bytes),
+            **dropped_headers(converted.dropped),
+            **_naming_headers("Text-Features", converted.as_text),
+        },
         late_headers=lambda: {
             "Record-Count": str(count.value),
             **({} if losses is None else lost_headers(losses)),

@@ -29,6 +29,7 @@ _ANSWER_HEADERS: Final = (
     "Content-Digest",
     "Content-Range",
     "Dropped-Features",
+    "Text-Features",
     "ETag",
     "Idempotency-Replayed",
     "Inference-Header-Content-Length",

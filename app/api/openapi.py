@@ -75,6 +75,7 @@ _HEADERS: Final[dict[str, dict[str, Any]]] = {
         ("Lost-Bytes", _INTEGER, "Bytes of a damaged body that are no good record."),
         ("Lost-Ranges", {"type": "string"}, "Where they are: the first 100 ranges, `first-last`."),
         ("Rounded-Features", {"type": "string"}, "Features that were rounded, percent-encoded, with commas."),
+        ("Text-Features", {"type": "string"}, "Features whose times or decimals became text."),
         ("Skipped-Rows", _INTEGER, "Rows left out, since their transforms do not take them."),
         ("Dropped-Features", {"type": "string"}, "Features left out, since no row has a value of them."),
         ("Repr-Digest", {"type": "string"}, "SHA-256 of the answer (RFC 9530); on answers completed first."),

@@ -37,7 +37,12 @@ def describe(name: str, to: str, out: str, *, force: bool, given: Given) -> None
             is_inferred = given.get("schema") is None and given.get("infer") != "all"
             is_message = found.sniffed.form in MESSAGE_FORMS and not found.sniffed.as_bytes
             find_lengths = is_inferred and is_message and given.get("message") != "bytes"
-            described = describe_records(records, cast(Description, to), find_lengths=find_lengths)
+            described = describe_records(
+                records,
+                cast(Description, to),
+                find_lengths=find_lengths,
+                compression=found.sniffed.compression,
+            )
         target.write(iter([described]))
 
 

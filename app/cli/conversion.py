@@ -37,7 +37,7 @@ from .reading import (
     refuse_inapplicable,
     tensor_options,
 )
-from .screen.terminal import SafeText, count_text, printable, size_text
+from .screen.terminal import SafeText, changes, count_text, printable, size_text
 from .sources import STANDARD, Run, Source
 
 #: Formats that a terminal can show.
@@ -211,6 +211,7 @@ def _rows(
         told["num_records"] = converted.count.value
         told["rounded"] = list(converted.rounded.names)
         told["dropped"] = list(converted.dropped)
+        told["as_text"] = list(converted.as_text)
         if converted.json_bytes is not None:
             told["json_bytes"] = converted.json_bytes
         if skipped is not None:
@@ -280,7 +281,7 @@ def _say(
         count_text(told["num_records"], "row") if "num_records" in told else "",
         count_text(told["num_tensors"], "tensor") if "num_tensors" in told else "",
         size_text(num_bytes),
-        f"rounded to float32: {', '.join(told['rounded'])}" if told.get("rounded") else "",
+        *changes(told),
         f"left out, since they have no values: {', '.join(told['dropped'])}" if told.get("dropped") else "",
         f"left out by transforms: {count_text(told['skipped'], 'row')}" if told.get("skipped") else "",
         f"lost: {size_text(lost['num_bytes'])} in {lost['num_ranges']} places" if lost["num_ranges"] else "",

@@ -245,6 +245,8 @@ class _Bar:
 
 def describe(status: ImportStatus) -> str:
     """The outcome in a few lines."""
+    from .screen.terminal import changes, printable
+
     plan = status.plan
     lines = [
         f"{status.num_records} rows of {status.done} of {plan.num_ranges} ranges "
@@ -255,6 +257,7 @@ def describe(status: ImportStatus) -> str:
             f"{plan.passed_over} objects of the source were passed over: they are of another format, hidden "
             "or empty."
         )
+    lines += [printable(f"{change[0].upper()}{change[1:]}.") for change in changes(status.changes)]
     lines += [
         f"Range {item['range']}, bytes {item['start']} to {item['stop']} of {item['object']}: "
         f"{item['detail']} ({item['code']})"

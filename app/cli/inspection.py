@@ -63,15 +63,14 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         found, sniffed = self.found, self.found.sniffed
-        is_rows = sniffed is not None and sniffed.kind == "records"
         document: dict[str, Any] = {
             "input": self.name,
             "num_bytes": self.num_bytes,
             "format": "" if sniffed is None else sniffed.form,
-            "container": None if sniffed is None else sniffed.container,
-            "holds": "rows" if is_rows else "tensors",
+            "container": None if sniffed is None else sniffed.around,
+            "holds": "rows" if sniffed is not None and sniffed.kind == "records" else "tensors",
         }
-        if is_rows:
+        if sniffed is not None and sniffed.kind == "records":
             schema = None if found.schema is None else found.schema.to_json()
             document["message"] = "bytes" if sniffed.as_bytes else sniffed.message
             document |= {"num_records": found.num_records, "schema": schema, "features": found.features}
@@ -126,7 +125,8 @@ class _Inspection:
             found = open_input(opened, given)
             refuse_inapplicable(given, found.sniffed.form, found.sniffed.kind)
             if given is not self._given and fault is None:
-                found = replace(found, sniffed=TFRECORD_OF_BYTES)
+                sniffed = replace(TFRECORD_OF_BYTES, compression=found.sniffed.compression)
+                found = replace(found, sniffed=sniffed)
             report = Report(source.name, source.size, Findings(found.sniffed, fault=fault))
             self._title(report, found.sniffed)
             if found.sniffed.kind == "records":
@@ -141,7 +141,7 @@ class _Inspection:
 
     def _title(self, report: Report, sniffed: Sniffed) -> None:
         size = "" if report.num_bytes is None else f", {size_text(report.num_bytes)}"
-        inside = "" if sniffed.container is None else f" in {sniffed.container}"
+        inside = "" if sniffed.around is None else f" in {sniffed.around}"
         what = "rows" if sniffed.kind == "records" else "tensors"
         known = f" (known {sniffed.reason})" if sniffed.reason else ""
         self._print(printable(f"{report.name}: {sniffed.form}{inside}{size}, {what}{known}"))

@@ -28,7 +28,7 @@ from ..services.convert.cells import row_cells
 from .conversion import Target
 from .places import Place, open_place
 from .reading import Given, check_form, open_input, refuse_inapplicable, schema_text
-from .screen.terminal import Progress, count_text, printable, progress, size_text, table
+from .screen.terminal import Progress, changes, count_text, printable, progress, size_text, table
 from .sources import STANDARD, Run, Source, pieces_of
 
 #: Rows of a table, unless another number is asked for.
@@ -53,11 +53,11 @@ def put(names: Sequence[str], dataset: str, split: str, *, again: bool, as_json:
                 if told.get("replayed")
                 else f"{count_text(told['num_records'], 'row')} stored"
             )
-            rounded = f"; rounded to float32: {', '.join(told['rounded'])}" if told.get("rounded") else ""
+            changed = "".join(f"; {change}" for change in changes(told))
             lost = told.get("lost", {}).get("num_bytes", 0)
             damage = f"; damaged: {count_text(lost, 'byte')} left out" if lost else ""
             skipped = f"; {_skipped_text(told['skipped'])}" if told.get("skipped") else ""
-            click.echo(printable(f"{name}: {done} ({told['append_id']}){rounded}{damage}{skipped}"))
+            click.echo(printable(f"{name}: {done} ({told['append_id']}){changed}{damage}{skipped}"))
 
 
 def _put_one(

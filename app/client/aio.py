@@ -43,6 +43,7 @@ class Appended(TypedDict):
     num_bytes: int
     rounded: NotRequired[list[str]]
     dropped: NotRequired[list[str]]
+    as_text: NotRequired[list[str]]
     skipped: NotRequired[int]
     version: NotRequired[str]
 

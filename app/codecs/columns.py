@@ -195,6 +195,7 @@ class Records:
         is_declared: the schema stood in the body.
         dropped: features of the body that the schema lacks, since no row has a value of them. More may be
             found while batches are drawn.
+        as_text: features whose times or decimals become text, which no client has declared.
     """
 
     schema: Schema
@@ -202,6 +203,7 @@ class Records:
     num_rows: int | None = None
     is_declared: bool = False
     dropped: list[str] = field(default_factory=list)
+    as_text: tuple[str, ...] = ()
 
 
 def item_width(feature: Feature) -> int:

@@ -11,8 +11,10 @@ import re
 import zlib
 from collections import deque
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, Literal
 
+from ..domain.compression import Compression
 from ..domain.immutable import immutable
 from ..domain.limits import KIB, MIB, Limits
 from ..domain.schema import Message
@@ -94,6 +96,7 @@ class Sniffed:
     Attributes:
         kind: whether it holds rows or tensors, where its format holds either.
         container: what it is compressed with, around a format that says nothing of that.
+        compression: of a TFRecord, whose decoder inflates it.
         reason: how that is known, as the end of a sentence.
         message: of a TFRecord: what its first record is, if it is one of these.
         as_bytes: of a TFRecord: its first record is no message that is known.
@@ -107,6 +110,12 @@ class Sniffed:
     message: Message | None = None
     as_bytes: bool = False
     delimiter: str = ","
+    compression: Compression = "none"
+
+    @property
+    def around(self) -> Container | None:
+        """What it is compressed with, whatever inflates it."""
+        return self.container if self.compression == "none" else self.compression
 
 
 #: A file of other messages, or of none.
@@ -162,7 +171,8 @@ def sniff(head: bytes, name: str = "") -> Sniffed:
             f"from= ({', '.join(SUFFIXES[end] for end in _one_suffix_each())})."
         )
     if found.form == "tfrecord":
-        return found  # its decoder inflates it
+        # Its decoder inflates it.
+        return replace(found, compression=container) if container in ("gzip", "zlib") else found
     return found if container is None else _with_container(found, container)
 
 

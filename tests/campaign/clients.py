@@ -24,8 +24,8 @@ _TIMEOUT_S = 100.0
 _PAUSE_S = (0.05, 0.5)
 #: Answers that leave no doubt that nothing was stored, beside all that blame the client.
 _NOTHING_STORED = {"storage_unavailable", "storage_full", "storage_error", "overloaded"}
-#: Why there may be no version to publish: other publishers, or nothing appended yet.
-_NO_VERSION = {"publish_in_progress", "nothing_to_publish", "dataset_not_found"}
+#: Why there may be no version to publish: other publishers, nothing appended yet, or a split that gets none.
+_NO_VERSION = {"publish_in_progress", "nothing_to_publish", "dataset_not_found", "invalid_division"}
 _CHUNK = 64 << 10
 
 

@@ -181,3 +181,33 @@ def test_a_dimension_that_arrow_does_not_have_is_not_expressible(
     assert (answer.status_code, problem["code"], problem["feature"]) == (422, "not_expressible", "x")
     written = client.post("/v1/records/serialize", params={**params, "to": "ndjson"}, json=[{}])
     assert (written.status_code, written.text) == (200, '{"x":null}\n')
+
+
+TIMES = pa.table(
+    {
+        "at": pa.array([0, 1], pa.timestamp("us")),
+        "days": pa.array([[1], [2, 3]], pa.list_(pa.date32())),
+        "price": pa.array([1.1, 2.2]),
+        "name": ["a", "b"],
+    }
+)
+
+
+@pytest.mark.parametrize("form", [STREAM, PARQUET])
+def test_times_that_become_text_are_named(client: httpx.Client, form: str) -> None:
+    body, headers = written(form, TIMES), {"Content-Type": form}
+    answer = client.post(SERIALIZE, content=body, headers=headers)
+    assert answer.headers["text-features"] == "at, days"
+    schema = {"features": {"at": {"dtype": "text", "nullable": True}}}
+    params = {"schema": json.dumps(schema), "undeclared": "drop"}
+    declared = client.post(SERIALIZE, params=params, content=body, headers=headers)
+    assert (declared.status_code, "text-features" in declared.headers) == (200, False)
+
+    url = f"/v1/datasets/times-{form.rpartition('.')[2]}/records"
+    headers["Idempotency-Key"] = "monday"
+    told = client.post(url, content=body, headers=headers).json()
+    assert (told["as_text"], told["rounded"]) == (["at", "days"], ["price"])
+    again = client.post(url, content=body, headers=headers)
+    assert (again.headers["idempotency-replayed"], again.json()) == ("true", told)
+    later = client.post(url, content=body, headers={"Content-Type": form}).json()
+    assert later["as_text"] == ["at", "days"], "the dataset has text, which no request has declared"

@@ -265,6 +265,19 @@ def test_rows_are_dealt_out_to_splits(client: httpx.Client, name: str) -> None:
     assert len(users["train"] | users["test"]) == 20
 
 
+def test_a_split_that_would_have_no_rows_is_refused_with_the_counts(client: httpx.Client, name: str) -> None:
+    rows = [{"label": number % 2} for number in range(100)]
+    url = f"/v1/datasets/{name}"
+    client.post(f"{url}/records", json=rows)
+    params = {"fractions": "train:0.8,validation:0.1,test:0.1", "by": "label"}
+    refused = client.post(f"{url}/versions", params=params)
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_division")
+    assert "train 50, validation 0, test 50" in refused.json()["detail"]
+    del params["by"]
+    published = client.post(f"{url}/versions", params=params)
+    assert (published.status_code, published.json()["version"]) == (201, "1.0.0"), published.text
+
+
 @pytest.mark.parametrize("params", [{"num_shards": 1250}, {"shard_bytes": 1}])
 def test_more_shards_than_small_data_needs_are_refused(
     client: httpx.Client, name: str, params: dict[str, int]

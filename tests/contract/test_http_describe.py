@@ -1,5 +1,6 @@
 """The describe routes, and schemas in the forms of others, over a real connection."""
 
+import gzip
 import json
 from typing import Any
 
@@ -214,3 +215,18 @@ def test_a_malformed_length_of_the_json_is_400(client: httpx.Client, route: str,
     headers = {"Content-Type": "application/octet-stream", "Inference-Header-Content-Length": length}
     answer = client.post(route, content=b"{}", headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_json_length")
+
+
+def test_a_compressed_tfrecord_is_described_as_one(client: httpx.Client) -> None:
+    params = {"to": "tfrecord", "compression": "gzip"}
+    body = client.post("/v1/records/serialize", json=[{"x": 1}], params=params).content
+    sent: Any = {"content": body, "headers": {"Content-Type": "application/x-tfrecord"}}
+    assert client.post(RECORDS, **sent).json()["container"] == "gzip"
+    source = client.post(RECORDS, params={"to": "python"}, **sent).text
+    assert 'def load(pattern, batch_size=None, compression_type="GZIP"):' in source
+    sent["content"] = gzip.decompress(body)
+    assert "container" not in client.post(RECORDS, **sent).json()
+    # What the connection undoes is no part of the file.
+    sent["headers"]["Content-Encoding"] = "gzip"
+    sent["content"] = body
+    assert "container" not in client.post(RECORDS, **sent).json()

@@ -151,3 +151,11 @@ def test_what_is_no_form_with_a_file_is_refused(client: httpx.Client, body: byte
     headers = {"Content-Type": "multipart/form-data; boundary=x", "Accept": "text/html"}
     answer = client.post("/ui/file", content=body, headers=headers)
     assert (answer.status_code, "malformed_multipart" in answer.text) == (400, True)
+
+
+def test_the_lines_that_load_a_compressed_tfrecord_open_it(client: httpx.Client) -> None:
+    params = {"to": "tfrecord", "compression": "gzip"}
+    body = client.post("/v1/records/serialize", json=[{"x": 1}], params=params).content
+    found = html.unescape(look(client, "rows.tfrecord.gz", body).text)
+    assert "in gzip" in found
+    assert found.count('compression_type="GZIP"') == 2, "for tf.data, and for PyTorch"

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from app.main import create_app_with
@@ -223,3 +225,26 @@ def test_an_import_that_never_was_is_not_found(importing: httpx.Client, method: 
 )
 def test_a_refusal_says_where_an_import_is_wrong(importing: httpx.Client, body: Any, detail: str) -> None:
     assert importing.post("/v1/datasets/d/imports", json=body).json()["detail"] == detail
+
+
+def test_what_an_import_changes_is_named_as_an_append_names_it(
+    importing: httpx.Client, incoming: Path
+) -> None:
+    for number, name in enumerate(("price", "weight")):
+        table = pa.table(
+            {
+                "at": pa.array([number], pa.timestamp("s")),
+                "price": [1.1 if name == "price" else 1.5],
+                "weight": [0.1 if name == "weight" else 0.5],
+            }
+        )
+        pq.write_table(table, incoming / f"{name}.parquet")
+    request = {"source": f"file://{incoming}/*.parquet"}
+    begun = importing.post("/v1/datasets/changed/imports", json=request)
+    told = followed(importing, begun.headers["Location"])
+    assert (told["state"], told["rows"]) == ("done", 2)
+    assert (told["rounded"], told["as_text"]) == (["price", "weight"], ["at"])
+    exact = importing.post("/v1/datasets/exact/imports", json={"source": f"file://{incoming}/*.ndjson"})
+    told = followed(importing, exact.headers["Location"])
+    assert "rounded" not in told
+    assert "as_text" not in told

@@ -10,11 +10,13 @@ from fastapi import APIRouter
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
+from ...codecs.compression.tfrecord import detect_compression
 from ...codecs.forms import MEDIA_TYPES, MESSAGE_FORMS, RECORDS_CODECS, FormName
 from ...codecs.options import RecordsDecodeOptions
+from ...domain.compression import Compression
 from ...domain.losses import Losses
 from ...domain.schema import Schema
-from ...runtime.streams import ByteStream
+from ...runtime.streams import ByteStream, peek
 from ...services.convert.describe import DESCRIPTIONS, DescriptionJson, describe_records
 from ...services.convert.records import encode_records, open_records
 from ...services.convert.repair import RepairJson, repair_records
@@ -41,7 +43,7 @@ RECORDS_IN = {form: MEDIA_TYPES[form] for form in RECORDS_CODECS}
 _TFRECORD: Final = {"tfrecord": MEDIA_TYPES["tfrecord"]}
 _REPAIRED: Final = {form: MEDIA_TYPES[form] for form in ("tfrecord", "json")}
 _LOST: Final = ("Lost-Bytes", "Lost-Ranges")
-_SAID: Final = (*_LOST, "Skipped-Rows", "Rounded-Features", "Dropped-Features")
+_SAID: Final = (*_LOST, "Skipped-Rows", "Rounded-Features", "Dropped-Features", "Text-Features")
 RECORDS_OUT = {form: MEDIA_TYPES[form] for form, codec in RECORDS_CODECS.items() if codec.kinds}
 
 
@@ -96,11 +98,15 @@ def describe(query: DescribeRecordsParameters, headers: NegotiatingHeaders) -> P
         refuse_inapplicable(query, read=input_form)
         decode = query.decode_options(schema, json_bytes=parse_json_bytes(of_rows))
         decode = query.for_body(decode, of_rows, query.from_)
+        compression: Compression = "none"
+        if input_form == "tfrecord":
+            head, source = peek(source, 2)
+            compression = decode.compression or detect_compression(head) or "none"
         records = open_records(source, input_form, decode, job)
         records = transformed(records, job, {}, can_skip=False)
         is_inferred = decode.schema is None and decode.infer == "head" and not decode.as_bytes
         find_lengths = is_inferred and input_form in MESSAGE_FORMS
-        described = describe_records(records, chosen.form, find_lengths=find_lengths)
+        described = describe_records(records, chosen.form, find_lengths=find_lengths, compression=compression)
         return description_answer(described, chosen.media_type, dropped=records.dropped)
 
     return Plan(work, "store" if names_dataset(query) else "conversion")

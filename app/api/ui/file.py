@@ -16,12 +16,10 @@ from fastapi import APIRouter
 
 from ...codecs.archives.form_data import FILE, Parts, malformed
 from ...codecs.compression.inflate import Container, InflatedStream
-from ...codecs.compression.tfrecord import detect_compression
 from ...codecs.forms import RECORDS_CODECS, TENSOR_CODECS, FormName
 from ...codecs.options import CsvDialect, RecordsDecodeOptions, TensorDecodeOptions
 from ...codecs.records.lease import Lease
 from ...codecs.sniff import HEAD_BYTES, SUFFIXES, Sniffed, sniff
-from ...domain.compression import Compression
 from ...domain.schema import Schema
 from ...errors import InputError
 from ...runtime.streams import CHUNK_BYTES, ByteStream, peek
@@ -196,8 +194,7 @@ def _look(source: _FileOfForm, view: FileView, job: Job) -> None:
     view.others = [
         [shorten(cell, _CELL) for cell in line] for line in statistics_cells(others, found.features)
     ]
-    compression = (detect_compression(head) if sniffed.form == "tfrecord" else None) or "none"
-    view.loaders = list(_loaders(schema, source.name, sniffed, compression))
+    view.loaders = list(_loaders(schema, source.name, sniffed))
     _say_damage(found, view)
 
 
@@ -254,19 +251,16 @@ def _say_damage(found: Findings, view: FileView) -> None:
     view.fault = "" if found.fault is None else _told(found.fault)
 
 
-def _loaders(
-    schema: Schema, name: str, sniffed: Sniffed, compression: Compression
-) -> Iterator[tuple[str, str]]:
+def _loaders(schema: Schema, name: str, sniffed: Sniffed) -> Iterator[tuple[str, str]]:
     """Source and schemas that read the Examples of the file, or those that it becomes as TFRecord."""
     file = name if sniffed.form == "tfrecord" else _renamed(name, "tfrecord")
     for title, description in _LOADERS.items():
         try:
-            text = serialize_schema(schema, description).decode()
+            text = serialize_schema(schema, description, sniffed.compression).decode()
         except InputError:
             continue  # what it cannot express
         if description in ("python", "torch"):
-            options = "" if compression == "none" else f', compression_type="{compression.upper()}"'
-            text += f"\n\nrows = load({file!a}{options})\n"
+            text += f"\n\nrows = load({file!a})\n"
         if len(text) <= MOST_SOURCE:
             yield title, text
 

@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, Any, Final
 
@@ -22,6 +22,12 @@ from ...domain.wording import size_text as size_text
 _SHOWN_AFTER_S: Final = 1.0
 _LEAST_COLUMN: Final = 6
 _GAP: Final = "  "
+
+
+def changes(told: Mapping[str, Any]) -> list[str]:
+    """Which features were rounded, and which became text."""
+    notes = (("rounded to float32", told.get("rounded")), ("times and decimals as text", told.get("as_text")))
+    return [f"{note}: {', '.join(names)}" for note, names in notes if names]
 
 
 def width_of(text: str) -> int:

@@ -120,6 +120,11 @@ def narrow_columns(schema: pa.Schema) -> set[str]:
     return {field.name for field in schema if _fits_float32(field)}
 
 
+def text_columns(schema: pa.Schema) -> list[str]:
+    """The names of the columns whose values become text unless numbers are declared."""
+    return [field.name for field in schema if has_text(_shape_of(field.type)[1])]
+
+
 def _fits_float32(field: pa.Field[Any]) -> bool:
     _, leaf = _shape_of(field.type)
     if pa.types.is_struct(leaf):

@@ -28,6 +28,7 @@ from .features import (
     has_no_values,
     infer_arrow_schema,
     narrow_columns,
+    text_columns,
     with_schema_in_metadata,
 )
 from .ipc import ArrowReader, arrow_faults, serialize_arrow
@@ -96,10 +97,15 @@ def records_from_arrow(
             refuse_undeclared((field.name for field in foreign if not is_open(field.type)), schema, "column")
     rows = _batches(_PieceReader(columns), batches, schema, budget)
     dropped = []
+    as_text: tuple[str, ...] = ()
     if declared is None or options.schema_of_dataset:
-        unknown = (field for field in foreign if field.name not in schema.by_name)
+        found = schema.by_name
+        unknown = (field for field in foreign if field.name not in found)
         dropped = [field.name for field in unknown if has_no_values(field.type)]
-    return Records(schema, rows, num_rows, is_declared=is_declared, dropped=dropped)
+        as_text = tuple(
+            name for name in text_columns(foreign) if name in found and found[name].dtype.is_string
+        )
+    return Records(schema, rows, num_rows, is_declared=is_declared, dropped=dropped, as_text=as_text)
 
 
 def _batches(

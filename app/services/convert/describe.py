@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, cycle, repeat
-from typing import Final, Literal, Required
+from typing import Final, Literal, NotRequired, Required
 
 import numpy as np
 from typing_extensions import TypedDict
@@ -18,6 +18,7 @@ from ...codecs.schemas.features_json import serialize_features
 from ...codecs.schemas.pbtxt import serialize_pbtxt
 from ...codecs.schemas.python_source import serialize_python
 from ...codecs.schemas.torch_source import serialize_torch
+from ...domain.compression import Compression
 from ...domain.dtypes import DTypeName
 from ...domain.feature import Feature
 from ...domain.schema import Schema, SchemaJson
@@ -57,11 +58,12 @@ _SERIALIZERS: Final[dict[str, Callable[[Schema], bytes]]] = {
 
 
 class RecordsDescriptionJson(TypedDict):
-    """What records are: their schema, and the statistics of each feature."""
+    """What records are: their schema, and the statistics of each feature; `container` is of a TFRecord."""
 
     num_records: int
     schema: SchemaJson
     features: dict[str, FeatureStatisticsJson]
+    container: NotRequired[Compression]
 
 
 #: By name: `json`, `schema`, and `features`, which is as TFDS has it.
@@ -79,13 +81,20 @@ class TensorDescriptionJson(StatisticsJson, total=False):
     num_bytes: Required[int]
 
 
-def describe_records(records: Records, description: Description, *, find_lengths: bool = False) -> bytes:
+def describe_records(
+    records: Records,
+    description: Description,
+    *,
+    find_lengths: bool = False,
+    compression: Compression = "none",
+) -> bytes:
     """Draw all rows, and say what they are. Memory is that of one batch.
 
     The schema in the forms of others, and the source that loads it, are of the Examples that the rows become.
 
     Args:
         find_lengths: as of `survey_records`.
+        compression: of the file that they are read from.
 
     Raises:
         InputError: as the rows are drawn; or a schema that the description cannot express.
@@ -96,7 +105,9 @@ def describe_records(records: Records, description: Description, *, find_lengths
         )  # what it cannot express is refused before any row is drawn
     wants_statistics = description == "json"
     schema, found = survey_records(records, find_lengths=find_lengths, wants_statistics=wants_statistics)
-    return _json(found) if wants_statistics else serialize_schema(schema, description)
+    if compression != "none":
+        found["container"] = compression
+    return _json(found) if wants_statistics else serialize_schema(schema, description, compression)
 
 
 def survey_records(
@@ -147,13 +158,20 @@ def _narrow(schema: Schema, lengths: Iterable[_Lengths]) -> Schema:
     return Schema(tuple(features), schema.message)
 
 
-def serialize_schema(schema: Schema, description: Description) -> bytes:
+def serialize_schema(schema: Schema, description: Description, compression: Compression = "none") -> bytes:
     """A schema as others read it, that of the Examples which the rows become; or, as `schema`, as it is.
+
+    Args:
+        compression: of the files that the source reads by default.
 
     Raises:
         InputError: it cannot be expressed so.
     """
-    return _SERIALIZERS[description](schema if description == "schema" else schema.as_stored())
+    text = _SERIALIZERS[description](schema if description == "schema" else schema.as_stored())
+    if compression == "none":
+        return text
+    load = b'\ndef load(pattern, batch_size=None, compression_type="'
+    return text.replace(load, load + compression.upper().encode())
 
 
 def describe_tensors(tensors: Iterable[AnyTensor]) -> bytes:

@@ -44,7 +44,7 @@ class ConvertedRecords:
         num_rows: the final count, where it is known beforehand.
         json_bytes: the length of the JSON in front, without which the format cannot be read.
         rounded: the features of which values were rounded; final as the count is.
-        dropped: as of `Records`.
+        dropped, as_text: as of `Records`.
     """
 
     chunks: Iterator[Buffer]
@@ -53,6 +53,7 @@ class ConvertedRecords:
     json_bytes: int | None
     rounded: RoundedFeatures
     dropped: Sequence[str]
+    as_text: tuple[str, ...]
 
 
 def open_records(
@@ -170,7 +171,9 @@ def encode_records(
     chunks = encoding.drawn(chunks, count.measure)
     if skipped is not None:
         chunks = _renumber_errors(chunks, skipped)
-    return ConvertedRecords(chunks, count, records.num_rows, json_bytes, rounded, records.dropped)
+    return ConvertedRecords(
+        chunks, count, records.num_rows, json_bytes, rounded, records.dropped, records.as_text
+    )
 
 
 def _renumber_errors(chunks: Iterator[Buffer], skipped: SkippedRows) -> Iterator[Buffer]:

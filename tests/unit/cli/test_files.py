@@ -270,6 +270,19 @@ def test_a_record_that_is_no_example_among_examples_is_damage(command: str) -> N
     assert "\x1b" not in shardsmith(command, "mixed.tfrecord").output
 
 
+@pytest.mark.parametrize("container", ["gzip", "zlib"])
+def test_a_compressed_tfrecord_is_said_to_be_one(container: str) -> None:
+    done("convert", "rows.csv", "any", "--to", "tfrecord", "--compression", container)
+    assert done("inspect", "any").stdout.startswith(f"any: tfrecord in {container}, ")
+    assert inspected("any")["container"] == container
+    assert json.loads(done("describe", "any").stdout)["container"] == container
+    source = done("describe", "any", "--to", "python").stdout
+    assert f'def load(pattern, batch_size=None, compression_type="{container.upper()}"):' in source
+    assert "container" not in json.loads(done("describe", "rows.csv").stdout)
+    tfrecord()
+    assert 'compression_type=""' in done("describe", "rows.tfrecord", "--to", "python").stdout
+
+
 @pytest.mark.parametrize("size", [0, 70_000])
 def test_a_file_of_other_messages_is_sound_and_has_rows_of_bytes(size: int) -> None:
     """Also where the first record is longer than what tells the format of a file."""

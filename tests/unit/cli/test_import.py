@@ -9,6 +9,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
@@ -187,3 +189,17 @@ def test_ray_is_imported_where_it_is_asked_for_alone(source: Path) -> None:
     check = "; sys.exit('ray' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program + check], check=False, timeout=300)
     assert done.returncode == 0
+
+
+def test_rounding_and_times_as_text_are_told_as_put_tells_them(source: Path) -> None:
+    table = pa.table({"price": [1.1, 2.0], "at": pa.array([0, 1], pa.timestamp("s"))})
+    pq.write_table(table, source / "rows.parquet")
+    file = str(source / "rows.parquet")
+    where = ("--dataset", "e", "--data", str(source.parent / "data"))
+    stored = CliRunner().invoke(main, ["put", file, *where])
+    assert "rounded to float32: price; times and decimals as text: at" in stored.stdout
+    called = CliRunner().invoke(main, ["import", file, *where, "--processes", "1"])
+    assert "Rounded to float32: price.\nTimes and decimals as text: at.\n" in called.stdout
+    called = CliRunner().invoke(main, ["import", file, *where, "--processes", "1", "--json"])
+    told = json.loads(called.stdout)
+    assert (told["rounded"], told["as_text"]) == (["price"], ["at"])

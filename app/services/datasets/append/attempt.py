@@ -118,8 +118,9 @@ class Attempt:
         if not self._parts.is_small:
             return None
         rounded = tuple(self._rounded.names)
-        parts, dropped = self._parts, tuple(self._records.dropped)
-        return Member(parts.inline, parts.num_records, rounded, dropped, self._skipped.count)
+        parts, rows, skipped = self._parts, self._records, self._skipped.count
+        dropped = tuple(rows.dropped)
+        return Member(parts.inline, parts.num_records, rounded, dropped, skipped, rows.as_text)
 
     def commit(self, slots: SlotWriter, *, check: Callable[[], None] = lambda: None) -> AppendResult:
         """Create the slot of rows that were received.
@@ -150,6 +151,7 @@ class Attempt:
             rounded=self._rounded.names,
             dropped=self._records.dropped,
             skipped=self._skipped.count,
+            as_text=self._records.as_text,
         )
         try:
             winner = slots.create(self._layout, slot, parts.inline)

@@ -44,7 +44,7 @@ class Member:
     """One append of a group: its framed records, and the id of the slot that will hold them.
 
     Attributes:
-        rounded, dropped, skipped: as of `AppendResult`.
+        rounded, dropped, skipped, as_text: as of `AppendResult`.
         outcome: set once the fate of the group is known.
         mark: of the request that appends.
     """
@@ -54,6 +54,7 @@ class Member:
     rounded: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     skipped: int = 0
+    as_text: tuple[str, ...] = ()
     outcome: Future[str] = field(default_factory=Future)
     mark: Mark = field(default_factory=mark)
 

@@ -17,7 +17,8 @@ from .groups import Member
 class AppendJson(TypedDict):
     """An acknowledged append.
 
-    Which features were `rounded` or `dropped`, how many rows `skipped`, and what of the body is `lost`.
+    Which features were `rounded` or `dropped`, or have times or decimals `as_text`, how many rows were
+    `skipped`, and what of the body is `lost`.
     """
 
     dataset: str
@@ -27,6 +28,7 @@ class AppendJson(TypedDict):
     num_bytes: int
     rounded: NotRequired[list[str]]
     dropped: NotRequired[list[str]]
+    as_text: NotRequired[list[str]]
     skipped: NotRequired[int]
     lost: NotRequired[LossesJson]
 
@@ -40,6 +42,7 @@ class AppendResult:
         rounded: the features of which values were rounded.
         dropped: those that were left out, since no row has a value of them.
         skipped: how many rows were left out, since their transforms do not take them.
+        as_text: the features whose times or decimals became text, which nobody had declared.
     """
 
     dataset: str
@@ -51,6 +54,7 @@ class AppendResult:
     rounded: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     skipped: int = 0
+    as_text: tuple[str, ...] = ()
 
     def to_json(self) -> AppendJson:
         told: AppendJson = {
@@ -64,6 +68,8 @@ class AppendResult:
             told["rounded"] = list(self.rounded)
         if self.dropped:
             told["dropped"] = list(self.dropped)
+        if self.as_text:
+            told["as_text"] = list(self.as_text)
         return told
 
 
@@ -78,6 +84,7 @@ def group_result(destination: Destination, split: str, member: Member, append_id
         rounded=member.rounded,
         dropped=member.dropped,
         skipped=member.skipped,
+        as_text=member.as_text,
     )
 
 
@@ -93,6 +100,7 @@ def result_of(name: str, slot: Commit, *, replayed: bool) -> AppendResult:
         slot.rounded,
         slot.dropped,
         slot.skipped,
+        slot.as_text,
     )
 
 

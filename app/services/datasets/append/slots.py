@@ -41,6 +41,7 @@ class SlotWriter:
         rounded: Sequence[str] = (),
         dropped: Sequence[str] = (),
         skipped: int = 0,
+        as_text: Sequence[str] = (),
     ) -> Commit:
         """The content of a slot that was not created yet; the arguments are as in `Commit`."""
         return Commit(
@@ -58,6 +59,7 @@ class SlotWriter:
             rounded=tuple(rounded),
             dropped=tuple(dropped),
             skipped=skipped,
+            as_text=tuple(as_text),
         )
 
     def create(self, layout: Layout, commit: Commit, inline: bytes, *, num_grouped: int = 0) -> Slot | None:

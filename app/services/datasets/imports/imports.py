@@ -46,7 +46,7 @@ from ..append.result import AppendResult
 from ..datasets import Datasets
 from ..objects.dataset import Dataset
 from ..objects.kept import Kept
-from ..objects.slot import Dead, close_slot, read_slot
+from ..objects.slot import Commit, Dead, close_slot, read_slot
 from ..objects.stored_json import dump_json
 from ..pieces.run_ahead import run_ahead
 from ..publish.dealing import Dealer
@@ -361,12 +361,12 @@ class Imports:
             # Taken first: another process may have stored the rows, or still be about to.
             slot = close_slot(dataset.store, dataset.layout, append_id)
             if not isinstance(slot, Dead):
-                return self._note_done(book, index, part, slot.num_records, slot.num_bytes)
+                return self._note_done(book, index, part, slot)
         except Conflict as error:
             if error.code != "append_expired" or not _is_dead(dataset, append_id):
                 raise
         else:
-            return self._note_done(book, index, part, stored.num_records, stored.num_bytes)
+            return self._note_done(book, index, part, stored)
         if book.close(index, attempt, failure):
             return Outcome(index, "left", part.num_bytes, failure=failure)
         return None
@@ -376,11 +376,9 @@ class Imports:
         with self._body(open_source(plan.request.source, self._allowed), plan.form, part) as body:
             return self._datasets.append(append, body).result().stored
 
-    def _note_done(
-        self, book: NoteBook, index: int, part: Range, num_records: int, num_bytes: int
-    ) -> Outcome:
-        book.done(index, num_records, num_bytes)
-        return Outcome(index, "done", part.num_bytes, num_records, num_bytes)
+    def _note_done(self, book: NoteBook, index: int, part: Range, stored: AppendResult | Commit) -> Outcome:
+        book.done(index, stored)
+        return Outcome(index, "done", part.num_bytes, stored.num_records, stored.num_bytes)
 
     def write_shards(self, shards: UnwrittenShards) -> None:
         """As `Datasets.write_shards`."""

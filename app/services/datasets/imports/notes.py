@@ -9,6 +9,8 @@ listing tells the progress:
 | `<range>.closed.<attempt>`    | once    | that slot is dead. Up to `DEAD_BYTES`: another attempt has to   |
 |                               |         | append the range. Longer: it is left out, and this says why     |
 | `<range>.failed.<nonce>`      | put     | an attempt failed, and may be repeated; says what was wrong     |
+| `changed.<digest>`            | put     | in some range these features were rounded, or became text; put  |
+|                               |         | before the note that the range is done                          |
 
 A note follows from the slot, which decides. So one written late, or twice, changes nothing.
 """
@@ -20,6 +22,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import sha256
 from typing import Any, Final, Literal, NotRequired
 
 from typing_extensions import TypedDict
@@ -27,15 +30,19 @@ from typing_extensions import TypedDict
 from ....errors import CorruptData, ShardsmithError
 from ....storage.create_once import create_once, new_nonce
 from ....storage.object_store import ObjectNotFound
+from ..append.result import AppendResult
 from ..objects.dataset import Dataset
-from ..objects.slot import DEAD_BYTES
-from ..objects.stored_json import open_json, read_again, seal_json
+from ..objects.slot import DEAD_BYTES, Commit
+from ..objects.stored_json import dump_json, open_json, read_again, seal_json
 from .ranges import Range
 
 _NOTE: Final = re.compile(
     r"(?P<index>[0-9]{6})\.(done\.(?P<rows>[0-9]+)\.(?P<bytes>[0-9]+)|closed\.(?P<attempt>[0-9]+)"
     r"|(?P<failed>failed)\.[0-9a-f]{32})"
 )
+_CHANGED: Final = re.compile(r"changed\.[0-9a-f]{64}")
+#: Notes on changes that are read: nearly all ranges change the same features.
+_MOST_CHANGES: Final = 100
 
 
 Decision = Literal["publish", "cancel"]
@@ -92,6 +99,7 @@ class Notes:
         attempts: how many attempts of a range can never be any more.
         failed: the names of notes on failures.
         moments: when the note on each range that is done was written.
+        changed: the names of notes on features that were changed.
     """
 
     done: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -99,6 +107,7 @@ class Notes:
     attempts: dict[int, int] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
     moments: dict[int, datetime] = field(default_factory=dict)
+    changed: list[str] = field(default_factory=list)
 
     def is_decided(self, index: int) -> bool:
         """Whether nothing is left to do for a range."""
@@ -124,6 +133,8 @@ class NoteBook:
             name = info.key.removeprefix(f"{self._ranges}/")
             found = _NOTE.fullmatch(name)
             if found is None:
+                if _CHANGED.fullmatch(name):
+                    notes.changed.append(name)
                 continue
             index = int(found["index"])
             if found["rows"] is not None:
@@ -140,8 +151,22 @@ class NoteBook:
                 notes.failed[index] = max(notes.failed.get(index, ""), name)
         return notes
 
-    def done(self, index: int, num_records: int, num_bytes: int) -> None:
-        self._store.put(f"{self._ranges}/{index:06}.done.{num_records}.{num_bytes}", b"")
+    def done(self, index: int, stored: AppendResult | Commit) -> None:
+        """Note that a range is appended, and before that, which features were changed."""
+        if stored.rounded or stored.as_text:
+            changes = {"rounded": sorted(stored.rounded), "as_text": sorted(stored.as_text)}
+            name = f"changed.{sha256(dump_json(changes)).hexdigest()}"
+            self._store.put(f"{self._ranges}/{name}", seal_json(changes))
+        self._store.put(f"{self._ranges}/{index:06}.done.{stored.num_records}.{stored.num_bytes}", b"")
+
+    def changes(self, notes: Notes) -> dict[str, list[str]]:
+        """The features that were changed in some range: `rounded`, `as_text`."""
+        found: dict[str, set[str]] = {"rounded": set(), "as_text": set()}
+        for name in notes.changed[:_MOST_CHANGES]:
+            noted = self._read(f"{self._ranges}/{name}") or {}
+            for change in found:
+                found[change].update(noted.get(change, ()))
+        return {change: sorted(features) for change, features in found.items() if features}
 
     def close(self, index: int, attempt: int, failure: FailureJson | None) -> bool:
         """Decide what the death of an attempt's slot means; whether the range is left out.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NotRequired
 
@@ -41,6 +41,8 @@ class ImportJson(TypedDict):
     bytes_per_second: NotRequired[float]
     seconds_left: NotRequired[float]
     failures: list[FailureJson]
+    rounded: NotRequired[list[str]]
+    as_text: NotRequired[list[str]]
     refusal: NotRequired[RefusalJson]
     version: NotRequired[str]
 
@@ -56,6 +58,7 @@ class ImportStatus:
         bytes_left: of the source, what is neither done nor left out.
         bytes_per_second: of the source, by the ranges that were done last; None if it cannot be told.
         failures: of ranges that were left out, or failed and are not done; the first of them.
+        changes: the features of which values were `rounded`, or times or decimals became text (`as_text`).
         refusal: why the rows, which are all stored, could not be published.
         version: that was published.
     """
@@ -71,6 +74,7 @@ class ImportStatus:
     bytes_left: int
     bytes_per_second: float | None
     failures: tuple[FailureJson, ...]
+    changes: Mapping[str, list[str]]
     refusal: RefusalJson | None
     version: str | None
 
@@ -105,6 +109,10 @@ class ImportStatus:
         if self.bytes_per_second is not None and not self.has_ended:
             told["bytes_per_second"] = round(self.bytes_per_second, 1)
             told["seconds_left"] = round(self.bytes_left / self.bytes_per_second, 1)
+        if "rounded" in self.changes:
+            told["rounded"] = self.changes["rounded"]
+        if "as_text" in self.changes:
+            told["as_text"] = self.changes["as_text"]
         if self.refusal is not None:
             told["refusal"] = self.refusal
         if self.version is not None:
@@ -150,6 +158,7 @@ def status_of(
         plan.num_bytes - source_bytes - left_bytes,
         _rate(notes, ranges),
         failures,
+        book.changes(notes),
         refusal,
         None if ended is None else ended["version"],
     )

@@ -40,6 +40,7 @@ class Commit:
         sequence: what the client numbered the append with; comes before time.
         rounded: the features of which values were rounded; of a group, that is kept by no one.
         dropped: those that were left out, since no row has a value of them; likewise.
+        as_text: those whose times or decimals became text, which nobody had declared; likewise.
         skipped: how many rows were left out, since their transforms do not take them; likewise.
         writer: names the process that wrote this slot, as long as it lives.
         pieces: of the records, in order: the parts, or one piece in the slot itself.
@@ -61,6 +62,7 @@ class Commit:
     rounded: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     skipped: int = 0
+    as_text: tuple[str, ...] = ()
 
     @classmethod
     def illegible(cls, append_id: str) -> Commit:
@@ -95,6 +97,7 @@ class Commit:
             **({"rounded": list(self.rounded)} if self.rounded else {}),
             **({"dropped": list(self.dropped)} if self.dropped else {}),
             **({"skipped": self.skipped} if self.skipped else {}),
+            **({"as_text": list(self.as_text)} if self.as_text else {}),
             "inline": inline,
             "pieces": [piece.to_json() for piece in self.pieces],
         }
@@ -118,6 +121,7 @@ class Commit:
             rounded=tuple(map(text, header.get("rounded", []))),
             dropped=tuple(map(text, header.get("dropped", []))),
             skipped=count(header.get("skipped", 0)),
+            as_text=tuple(map(text, header.get("as_text", []))),
         )
 
     def stored_pieces(self, layout: Layout) -> tuple[StoredPiece, ...]:

@@ -76,9 +76,11 @@ def plan_shards(
         keep: leave the full shards of the base as they are, where no number of shards is asked for.
 
     Raises:
-        UnprocessableInput: asked for a split that is not there (`split_not_found`).
+        UnprocessableInput: asked for a split that is not there (`split_not_found`), or a fraction of the rows
+            for one that would have none (`invalid_division`).
         LimitExceeded: more than the size of the records allows (`too_many_shards`).
     """
+    _refuse_empty_splits(contents, options)
     asked = _asked_by_split(contents, options)
     kept = {
         split: leading_full_shards(content.base) if keep and asked[split] is None else ()
@@ -114,6 +116,18 @@ def plan_shards(
             compression=options.compression,
         )
     )
+
+
+def _refuse_empty_splits(contents: Mapping[str, SplitContent], options: PublishOptions) -> None:
+    splits = options.fractions or ()
+    counts = {split: contents[split].num_records if split in contents else 0 for split in splits}
+    if 0 in counts.values():
+        told = ", ".join(f"{split} {count}" for split, count in counts.items())
+        raise UnprocessableInput(
+            f"A split with a fraction would have no rows: {told[:500]}. Append more rows, name fewer "
+            "splits, or set another seed or by.",
+            code="invalid_division",
+        )
 
 
 def _asked_by_split(

@@ -478,7 +478,8 @@ def _cancel(imports: Imports, name: str) -> str:
 
 
 def test_rows_that_cannot_be_dealt_out_by_a_feature_are_not_planned(world: World) -> None:
-    (world.folder / "a.ndjson").write_text('{"id": 1, "x": 1.5}\n{"id": 2, "x": 2.5}\n')
+    rows = ({"id": number, "x": number + 0.5} for number in range(40))
+    (world.folder / "a.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def request(by: str, **given: Any) -> ImportRequest:
         publish = PublishOptions(by=by, fractions={"train": "0.5", "test": "0.5"})

@@ -88,10 +88,15 @@ def test_rows_of_other_splits_and_of_the_base_stay(client: Client) -> None:
     assert by_split(client) == {**rows, "test": [*rows["test"], *range(200, 210)]}
 
 
-def test_a_split_that_nothing_is_dealt_to_is_there_and_empty(client: Client) -> None:
+def test_a_split_that_nothing_is_dealt_to_is_refused_unless_it_has_rows(client: Client) -> None:
     client.append([1])
-    client.publish(PublishOptions(fractions={"a": "0.999999999", "b": "0.000000001"}))
-    assert by_split(client) == {"a": [1], "b": []}
+    options = PublishOptions(fractions={"a": "0.999999999", "b": "0.000000001"})
+    with pytest.raises(UnprocessableInput, match="a 1, b 0") as caught:
+        client.publish(options)
+    assert caught.value.code == "invalid_division"
+    client.append([2], split="b")
+    client.publish(options)
+    assert by_split(client) == {"a": [1], "b": [2]}
 
 
 def test_another_seed_deals_otherwise(client: Client) -> None:
@@ -168,8 +173,8 @@ def test_every_row_is_in_one_split_and_in_order(
     appends: list[list[int]], by: str | None, num_shards: int | None, seed: int
 ) -> None:
     client = Client(open_store("memory://"))
-    client.append([0], key="first")
-    rows: list[int] = [0]
+    rows = list(range(-60, 0))  # some for each split
+    client.append(rows, key="first")
     for index, values in enumerate(appends):
         # Which append, which row, and a value that repeats.
         numbered = [value + 4 * (row + 100 * index) for row, value in enumerate(values)]
@@ -260,7 +265,7 @@ def test_only_single_discrete_values_decide(client: Client, inner: ObstoreStore,
 
 
 def test_a_split_to_divide_has_to_be_there(client: Client) -> None:
-    client.append([1], split="pool")
+    client.append(range(100), split="pool")
     with pytest.raises(UnprocessableInput) as caught:
         client.publish(DIVIDED)
     assert caught.value.code == "split_not_found"

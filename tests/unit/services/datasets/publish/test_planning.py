@@ -178,3 +178,14 @@ def test_shards_of_integers_are_not_kept_where_these_are_floats_now(was: str, ca
 
     base = replace(manifest(), schema=schema(was))
     assert can_keep_shards(PublishOptions(), base, schema("float32", was_int64=True)) is can
+
+
+def test_a_split_with_a_fraction_and_no_rows_is_refused_with_the_counts() -> None:
+    fractions = {"train": "0.8", "validation": "0.1", "test": "0.1"}
+    contents = {"train": SplitContent(9, 900), "test": SplitContent(1, 100), "other": SplitContent(0, 0)}
+    with pytest.raises(UnprocessableInput, match="train 9, validation 0, test 1") as caught:
+        plan(contents, fractions=fractions)
+    assert caught.value.code == "invalid_division"
+    of_the_base = SplitContent(10, 3 * MIB, (SHORT,))
+    plans = plan({**contents, "validation": of_the_base}, fractions=fractions)
+    assert {shard.split for shard in plans} == set(fractions)

@@ -68,12 +68,14 @@ def values_in(body: bytes, form: FormName, dropped: tuple[str, ...] = ()) -> lis
 
 
 def _comparable(values: list[Any], form: FormName) -> list[Any]:
-    """CSV has no types: text that is spelled like a number is one."""
+    """CSV has no types: text that is spelled like a number or a boolean is one."""
     return values if form != "csv" else [_spelled(value) for value in values]
 
 
 def _spelled(value: Any) -> float | str:
     text = value.decode() if isinstance(value, bytes) else repr(value)
+    if text in ("true", "false"):
+        return float(text == "true")
     try:
         return float(text)
     except ValueError:
@@ -107,10 +109,11 @@ def test_floats_of_a_tfrecord_survive_json(form: FormName, values: list[float]) 
     assert written_and_read(form, body, "head") == (body, ())
 
 
-@pytest.mark.parametrize("value", [17031840768.0, -3.4e38])
+@pytest.mark.parametrize("value", [17031840768.0, -3.4e38, math.nan, -math.inf])
 def test_floats_of_a_tfrecord_survive_csv(value: float) -> None:
-    body = file_of(example(x=floats(value)), example(x=floats(1.5)))
-    assert written_and_read("csv", body, "all") == (body, ())
+    for other in (1.5, value):
+        body = file_of(example(x=floats(value)), example(x=floats(other)))
+        assert written_and_read("csv", body, "all") == (body, ())
 
 
 def test_the_shortest_digits_of_a_large_float32_are_rounded_and_named() -> None:

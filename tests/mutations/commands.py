@@ -42,7 +42,7 @@ MUTATIONS: Final = (
         right="exit status 5",
         wrong="exit status 1",
         patch=Patch("app/cli/failures.py", "    errors.Conflict: 5,\n", ""),
-        tests=("tests/unit/cli/test_datasets.py::test_rows_go_in_and_come_out",),
+        tests=("tests/contract/test_cli_datasets.py::test_rows_go_in_and_come_out",),
     ),
     Mutation(
         id="put-of-the-same-file-to-another-split",
@@ -55,7 +55,7 @@ MUTATIONS: Final = (
             "repr([dataset, split, read_as, sorted(options.items())])",
             "repr([dataset, read_as, sorted(options.items())])",
         ),
-        tests=("tests/unit/cli/test_datasets.py::test_a_file_is_stored_once_however_often_it_is_put",),
+        tests=("tests/contract/test_cli_datasets.py::test_a_file_is_stored_once_however_often_it_is_put",),
     ),
     Mutation(
         id="exit-status-of-a-stopped-import",

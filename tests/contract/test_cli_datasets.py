@@ -22,12 +22,6 @@ SCHEMA = json.dumps({"features": {"id": {"dtype": "int64"}, "name": {"dtype": "t
 pytestmark = pytest.mark.filterwarnings("default::ResourceWarning")
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with ready(tmp_path_factory.mktemp("service")) as started:
-        yield started
-
-
 @pytest.fixture(params=["store", "service"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
     """The options that name the place."""
@@ -95,18 +89,26 @@ def test_a_file_is_stored_once_however_often_it_is_put(place: list[str]) -> None
     assert done("ls", "once", *place)["waiting"]["num_records"] == 6
 
 
-@pytest.mark.parametrize("options", [(), ("--schema", SCHEMA), ("--nonfinite", "null", "--split", "test")])
-def test_a_file_is_stored_once_in_whichever_way_it_is_put(tmp_path: Path, options: tuple[str, ...]) -> None:
-    store = tmp_path / "store"
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("both", ()),
+        ("both-declared", ("--schema", SCHEMA)),
+        ("both-tests", ("--nonfinite", "null", "--split", "test")),
+    ],
+)
+def test_a_file_is_stored_once_in_whichever_way_it_is_put(
+    service: Service, name: str, options: tuple[str, ...]
+) -> None:
+    store = ["--data", str(service.datasets)]
     assert shardsmith("convert", "one.csv", "one.tsv.gz").exit_code == 0
-    with ready(tmp_path, SHARDSMITH_STORAGE_URL=store.as_uri()) as service:
-        for file in ("one.csv", "one.tsv.gz"):
-            stored = [
-                done("put", file, "--dataset", "both", *options, *place)[0]["append_id"]
-                for place in (["--data", str(store)], ["--url", service.url])
-            ]
-            assert stored[0] == stored[1]
-    assert done("ls", "both", "--data", str(store))["waiting"]["num_records"] == 4
+    for file in ("one.csv", "one.tsv.gz"):
+        stored = [
+            done("put", file, "--dataset", name, *options, *place)[0]["append_id"]
+            for place in (store, ["--url", service.url])
+        ]
+        assert stored[0] == stored[1]
+    assert done("ls", name, *store)["waiting"]["num_records"] == 4
 
 
 def test_a_file_that_was_stored_before_is_said_to_be(place: list[str]) -> None:
@@ -377,6 +379,7 @@ def test_another_server_is_no_service(body: bytes) -> None:
     assert named.exception is None or isinstance(named.exception, SystemExit)
 
 
+@pytest.mark.processes
 def test_a_token_goes_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = tmp_path / "tokens.json"
     digest = hashlib.sha256(b"secret").hexdigest()

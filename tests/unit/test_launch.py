@@ -191,16 +191,43 @@ def test_workers_without_a_temporary_folder_are_one_line(
 
 
 @pytest.mark.usefixtures("shardsmith")
-def test_worker_that_cannot_pass_on_its_metrics_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / ("long" * 25)
-    folder.mkdir()
+def test_worker_that_cannot_pass_on_its_metrics_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("AF_UNIX path too long")
+
+    monkeypatch.setattr(launch, "WorkerMetrics", refuse)
     monkeypatch.setenv("SHARDSMITH_STORAGE_URL", "memory://")
     with pytest.raises(SystemExit) as ended:
-        launch.work(0, os.getpid(), 0, [], str(folder))
+        launch.work(0, os.getpid(), 0, [], "/somewhere")
     assert str(ended.value).startswith("Shardsmith does not start: Workers cannot pass on")
     assert "Set TMPDIR" in str(ended.value)
+
+
+@pytest.mark.processes
+def test_where_workers_cannot_pass_on_their_metrics_one_line_says_so(tmp_path: Path) -> None:
+    long = tmp_path / ("long" * 25)
+    long.mkdir()
+    for folder, said in ((Path("/proc/nowhere"), "No temporary folder"), (long, "Workers cannot pass on")):
+        use = f"import tempfile; tempfile.tempdir = {str(folder)!r}; "
+        result = subprocess.run(
+            [sys.executable, "-c", f"{use}from shardsmith.launch import run; run()"],
+            env={
+                "SHARDSMITH_WORKERS": "2",
+                "SHARDSMITH_PORT": "0",
+                "SHARDSMITH_METRICS_PORT": "0",
+                "SHARDSMITH_STORAGE_URL": tmp_path.as_uri(),
+                "TMPDIR": str(folder),
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert result.returncode == 1
+        refusals = [line for line in result.stderr.splitlines() if "INFO" not in line]
+        assert len(refusals) == 1, result.stderr
+        assert refusals[0].startswith(f"Shardsmith does not start: {said}")
+        assert "Set TMPDIR" in refusals[0]
 
 
 @pytest.mark.sampled

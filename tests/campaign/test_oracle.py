@@ -85,7 +85,7 @@ def test_all_is_well_where_nothing_is_spoilt(scene: Scene) -> None:
     assert scene.oracle.counted["rows"] == 7
 
 
-def test_what_is_not_as_recorded_is_found(scene: Scene) -> None:
+def test_row_that_differs_from_the_record_is_found(scene: Scene) -> None:
     fates, name = scene.journal.fates, scene.name
     lost = replace(fates[0].spec, index=7)
     scene.journal.fates[7] = Fate(lost, [], "acknowledged", "0" * 32)

@@ -44,7 +44,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Iterator[list[dict[str, Any]]]:
         logger.removeHandler(handler)
 
 
-def test_an_append_and_a_publication_are_told(client: httpx.Client, lines: list[dict[str, Any]]) -> None:
+def test_append_and_publication_are_logged(client: httpx.Client, lines: list[dict[str, Any]]) -> None:
     appended = client.post("/v1/datasets/acme-a/records", content=ROWS, headers={**JSON, **as_("acme-4411")})
     published = client.post(
         "/v1/datasets/acme-a/versions", headers={**as_("acme-4411"), "X-Request-Id": "r-1"}
@@ -76,7 +76,7 @@ def test_an_append_and_a_publication_are_told(client: httpx.Client, lines: list[
     assert (second["status"], second["request_id"]) == (201, "r-1")
 
 
-def test_what_destroys_and_what_is_refused_is_told(client: httpx.Client, lines: list[dict[str, Any]]) -> None:
+def test_deletions_and_refusals_are_logged(client: httpx.Client, lines: list[dict[str, Any]]) -> None:
     client.put("/v1/datasets/gone", headers=as_("writing-91ab"))
     client.delete("/v1/datasets/gone", headers=as_("writing-91ab"))
     client.delete("/v1/datasets/gone", headers=as_("ruling-77de"))
@@ -115,7 +115,7 @@ def test_names_forge_no_lines(client: httpx.Client, lines: list[dict[str, Any]])
     assert line["request_id"] != "a b"
 
 
-def test_an_upload_that_breaks_off_is_told(client: httpx.Client, lines: list[dict[str, Any]]) -> None:
+def test_upload_that_breaks_off_is_logged(client: httpx.Client, lines: list[dict[str, Any]]) -> None:
     url = client.base_url
     with socket.create_connection((url.host, url.port or 80)) as connection:
         connection.sendall(

@@ -136,9 +136,7 @@ def test_a_token_is_one_bearer_token(
         ("/v1/datasets/small/records", ROWS),
     ],
 )
-def test_what_is_answered_quickly_is_behind_the_check_too(
-    client: httpx.Client, path: str, body: bytes
-) -> None:
+def test_small_requests_need_a_token_too(client: httpx.Client, path: str, body: bytes) -> None:
     assert client.post(path, content=body, headers=JSON).status_code == 401
     wrong, right = (
         ("reading-5f0c", "writing-91ab") if "datasets" in path else ("writing-91ab", "reading-5f0c")
@@ -151,7 +149,7 @@ def test_a_token_in_the_query_is_none(client: httpx.Client) -> None:
     assert client.get("/v1/datasets?access_token=reading-5f0c").status_code == 401
 
 
-def test_what_no_route_takes_is_told_to_who_is_known(client: httpx.Client) -> None:
+def test_unknown_route_is_404_with_a_token_and_401_without(client: httpx.Client) -> None:
     assert client.get("/v1/nothing").status_code == 401
     missing = client.get("/v1/nothing", headers=as_("reading-5f0c"))
     assert (missing.status_code, missing.json()["code"]) == (404, "route_not_found")

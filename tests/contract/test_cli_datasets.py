@@ -288,7 +288,7 @@ def test_a_download_is_verified_and_goes_on_where_it_was_interrupted(place: list
     assert not list(folder.glob("*.part"))
 
 
-def test_what_is_damaged_in_the_store_is_not_handed_out(tmp_path: Path) -> None:
+def test_damaged_file_is_not_downloaded(tmp_path: Path) -> None:
     place = ["--data", str(tmp_path / "store")]
     manifest = published(place, "broken")
     shard = manifest["splits"]["train"]["shards"][0]
@@ -325,7 +325,7 @@ def test_no_service_is_a_failure_to_try_again(tmp_path: Path) -> None:
     ("url", "status"),
     [("http://127.0.0.1:none", 2), ("http://[", 2), ("http://127.0.0.1:99999", 2), ("localhost", 2)],
 )
-def test_what_is_no_address_is_said_to_be_none(url: str, status: int) -> None:
+def test_malformed_url_is_refused(url: str, status: int) -> None:
     result = shardsmith("ls", "--url", url)
     assert (result.exit_code, "is no URL of HTTP" in result.stderr) == (status, True)
     assert shardsmith("inspect", f"{url}/a.csv").exit_code == status or url == "localhost"
@@ -344,7 +344,7 @@ def test_what_is_no_address_is_said_to_be_none(url: str, status: int) -> None:
         b'{"datasets": [{"dataset": null}], "waiting": "x", "splits": 5, "valid": 5, "append_id": "x"}',
     ],
 )
-def test_another_server_is_no_service(body: bytes) -> None:
+def test_other_server_is_not_a_service(body: bytes) -> None:
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)

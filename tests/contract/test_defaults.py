@@ -100,7 +100,7 @@ def test_a_repetition_may_send_defaults_or_not() -> None:
     assert other.json()["code"] == "idempotency_key_reused"
 
 
-def test_what_is_no_default_is_refused_as_before() -> None:
+def test_parameter_with_another_value_than_its_default_is_refused() -> None:
     with fresh_service() as client:
         client.post("/v1/datasets/d/records", params={"publish": "true"}, json=[{"x": 1}]).raise_for_status()
         for path in ("versions/latest/records?epoch=1", "versions/latest/records?drop_remainder=true"):

@@ -73,7 +73,7 @@ def cases() -> Iterator[Any]:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(("fault", "routes"), list(cases()))
-def test_what_must_not_be_believed(
+def test_lying_body_is_refused_with_its_place(
     bounded: Service,
     bounded_client: httpx.Client,
     watching_client: httpx.Client,

@@ -69,7 +69,7 @@ ROWS: Final = {
     17: [
         f"{ENCODED}::test_fault_17_a_body_cut_short_anywhere_stores_nothing",
         f"{INFLATE}::test_every_bit_of_the_checksum_counts",
-        f"{INFLATE}::test_what_follows_the_end_is_refused",
+        f"{INFLATE}::test_trailing_bytes_are_refused",
         f"{FRAMING}::test_a_wrong_trailer_is_found",
     ],
     18: [
@@ -100,7 +100,7 @@ ROWS: Final = {
     ],
     28: [
         f"{JSON}::test_malformed_text_is_refused_where_it_goes_wrong",
-        f"{JSON}::test_finding_a_fault_behind_a_long_string_takes_little",
+        f"{JSON}::test_fault_after_a_long_string_takes_little_memory",
     ],
     29: [
         f"{JSON}::test_a_hundred_thousand_levels_are_refused_in_any_thread",
@@ -115,13 +115,13 @@ ROWS: Final = {
     ],
     32: [
         f"{ARROW}::test_bytes_that_are_not_read",
-        f"{ARROW}::test_what_stands_in_the_view_of_a_null_is_not_looked_at",
+        f"{ARROW}::test_view_of_a_null_is_not_read",
     ],
     33: [
         f"{ARROW}::test_compressed_buffers_are_charged_before_they_are_inflated",
         f"{ARROW}::test_streams_and_files",
-        f"{ARROW}::test_more_rows_than_bytes_can_stand_for",
-        f"{CODECS}/arrow/test_parquet.py::test_what_takes_more_than_the_budget",
+        f"{ARROW}::test_row_count_beyond_the_amplification_limit_is_refused",
+        f"{CODECS}/arrow/test_parquet.py::test_parquet_beyond_the_budget_is_refused",
     ],
     34: [
         f"{FAULTS}::test_an_image_is_a_tensor_and_no_rows",
@@ -145,12 +145,12 @@ ROWS: Final = {
     42: [  # hosts and paths
         f"{AUTH}::test_no_spelling_of_a_path_leads_around_the_check",
         "unit/api/auth/test_routes.py::test_the_table_and_the_router_mean_the_same_path",
-        "unit/api/test_base_url.py::test_what_is_no_host_never_gets_into_a_line",
+        "unit/api/test_base_url.py::test_malformed_host_never_reaches_generated_lines",
     ],
     43: ["e2e/test_auth.py::test_no_secret_shows_in_an_answer_or_a_log"],
     44: [
         f"{STRICT}::test_too_large_a_head_is_refused",
-        f"{LIMITS}::test_it_is_refused_with_a_problem_and_the_connection_is_closed",
+        f"{LIMITS}::test_refused_request_is_a_problem_and_closes_the_connection",
     ],
     45: [
         f"{DEADLINES}::test_a_connection_on_which_nothing_begins_is_closed",
@@ -163,7 +163,7 @@ ROWS: Final = {
         f"{DEADLINES}::test_a_client_that_takes_an_answer_too_slowly_is_cut",
         f"{LIMITS}::test_who_reads_nothing_of_a_large_answer_is_cut_and_holds_nothing",
     ],
-    48: [f"{STRICT}::test_what_has_no_meaning_or_two_is_refused"],
+    48: [f"{STRICT}::test_ambiguous_request_is_refused"],
     49: [
         f"{CONNECTIONS}::test_an_upload_longer_than_allowed_is_refused_before_it_is_read",
         f"{ANSWERS}::test_who_is_answered_without_being_asked_for_the_body_is_not_listened_to",
@@ -175,8 +175,8 @@ ROWS: Final = {
     ],
     51: [
         f"{OVERLOAD}::test_ten_times_the_load_is_answered_or_refused_and_probes_are_green",
-        f"{ADMISSION}::test_one_too_many_is_told_when_to_come_again",
-        f"{ADMISSION}::test_a_delay_that_stands_lets_ever_fewer_in_and_then_more_again",
+        f"{ADMISSION}::test_request_over_the_limit_is_503_with_retry_after",
+        f"{ADMISSION}::test_lasting_delay_lowers_admission_until_it_ends",
         f"{LANES}::test_who_finds_the_queue_full_is_refused_at_once",
     ],
     52: [
@@ -199,9 +199,9 @@ ROWS: Final = {
     ],
     56: [
         f"{SERVE}::test_an_unfinished_upload_does_not_keep_it_from_ending",
-        f"{SERVE}::test_it_is_unready_at_once_and_takes_connections_until_others_have_seen_it",
+        f"{SERVE}::test_draining_service_is_unready_and_still_accepts",
         f"{SERVE}::test_no_upload_survives_the_end_of_the_process",
-        f"{ANSWERS}::test_what_is_answered_when_the_service_stops_ends_the_connection",
+        f"{ANSWERS}::test_response_during_shutdown_closes_the_connection",
     ],
     57: ["e2e/test_rolling_restart.py::test_no_acknowledged_append_is_lost_by_a_rolling_restart"],
 }
@@ -213,6 +213,6 @@ def test_every_row_of_the_catalogue_is_here() -> None:
 
 
 @pytest.mark.parametrize("test", sorted({test for tests in ROWS.values() for test in tests}))
-def test_what_is_named_is_there(test: str) -> None:
+def test_named_test_exists(test: str) -> None:
     file, _, name = test.partition("::")
     assert f"def {name}(" in (TESTS / file).read_text()

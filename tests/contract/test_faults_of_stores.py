@@ -29,7 +29,7 @@ ROWS: Final = {
         "unit/domain/test_names.py::test_no_name_of_a_file",
         "unit/domain/test_names.py::test_whatever_passes_is_a_plain_segment",
         "contract/test_http_datasets.py::test_bad_dataset_names_are_refused",
-        "contract/test_stores.py::test_a_key_that_is_no_path_is_refused",
+        "contract/test_stores.py::test_key_that_is_not_a_path_is_refused",
     ],
     36: [  # links in the local root
         "unit/storage/test_local_root.py::test_no_operation_follows_a_link_out",
@@ -58,8 +58,8 @@ ROWS: Final = {
         f"{COLLECT}::test_an_unknown_outcome_leaves_everything",
     ],
     60: [  # 409 with nothing stored
-        f"{CREATE}::test_a_conflict_with_nothing_stored_is_no_answer",
-        f"{APPEND}::test_a_conflict_with_nothing_stored_is_no_conflict",
+        f"{CREATE}::test_conflict_with_nothing_stored_is_retried",
+        f"{APPEND}::test_conflict_with_nothing_stored_is_retried",
     ],
     61: [  # two replicas, one name
         "contract/test_stores.py::test_of_racing_creators_one_wins",
@@ -73,7 +73,7 @@ ROWS: Final = {
         f"{PROCESSES}::test_a_planner_that_wakes_up_after_another_has_published_changes_nothing",
         f"{PROCESSES}::test_an_executor_that_wakes_up_after_another_has_finished_its_version_agrees",
         f"{EXECUTE}::test_an_executor_that_wakes_up_late_changes_nothing",
-        f"{COLLECT}::test_an_attempt_that_wakes_up_behind_the_fence_is_told_that_nothing_is_stored",
+        f"{COLLECT}::test_attempt_after_the_fence_stores_nothing",
     ],
     63: [  # idempotency keys
         f"{APPEND}::test_the_same_key_and_body_again_give_the_first_result",
@@ -121,15 +121,15 @@ ROWS: Final = {
     ],
     69: [  # collection and a commit
         f"{COLLECT}::test_a_commit_that_lands_just_before_the_fence_keeps_its_parts",
-        f"{COLLECT}::test_a_commit_that_lands_behind_the_fence_is_never_published",
+        f"{COLLECT}::test_commit_after_the_fence_is_never_published",
         f"{COLLECT}::test_a_young_attempt_keeps_the_slot_free_for_itself",
         f"{COLLECT}::test_an_undecided_plan_keeps_everything",
         "unit/services/datasets/publish/test_publish_care.py::"
-        "test_a_slot_that_is_collected_between_its_listing_and_its_reading_is_no_append",
+        "test_slot_collected_after_its_listing_is_ignored",
     ],
     70: [  # disks that are full or fail
         "unit/storage/test_full_disk.py::test_a_full_disk_is_said_to_be_full",
-        "unit/storage/test_full_disk.py::test_it_goes_on_when_room_is_made",
+        "unit/storage/test_full_disk.py::test_store_recovers_when_space_is_freed",
         "unit/runtime/test_spool.py::test_a_disk_that_fails_is_an_error_of_the_spool",
         f"{APPEND}::test_a_full_store_leaves_nothing",
         f"{PROCESSES}::test_a_full_disk_is_said_so_and_got_over",
@@ -142,11 +142,11 @@ ROWS: Final = {
     73: [  # credentials that expire
         f"{REMOTE}::test_credentials_that_expire_in_mid_upload_end_it",
         f"{REMOTE}::test_no_operation_succeeds_with_expired_credentials",
-        f"{REMOTE}::test_what_expired_credentials_could_not_create_is_not_in_doubt",
+        f"{REMOTE}::test_create_with_expired_credentials_has_a_definite_outcome",
     ],
     74: [  # a store without conditional puts
         "unit/storage/test_probe.py::test_an_unsafe_store_is_refused",
-        "contract/test_store_configuration.py::test_what_rclone_serves_is_refused",
+        "contract/test_store_configuration.py::test_rclone_is_refused",
     ],
     75: [  # the layout of gzip
         "differential/test_gzip_layout.py::test_tensorflow_reads_every_record_of_every_layout",
@@ -166,6 +166,6 @@ def test_every_row_of_the_catalogue_is_here() -> None:
 
 
 @pytest.mark.parametrize("test", sorted({test for tests in ROWS.values() for test in tests}))
-def test_what_is_named_is_there(test: str) -> None:
+def test_named_test_exists(test: str) -> None:
     file, _, name = test.partition("::")
     assert f"def {name}(" in (TESTS / file).read_text()

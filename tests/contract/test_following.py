@@ -139,7 +139,7 @@ def test_a_202_is_followed_to_the_manifest_from_any_replica(
     assert {**other.get(VERSION).json(), "load": None} == {**manifest, "load": None}
 
 
-def test_what_a_dead_replica_left_is_told_until_another_has_finished_it(
+def test_publication_of_a_dead_replica_is_reported_until_finished(
     one: httpx.Client, other: httpx.Client, store: SteppedStore
 ) -> None:
     one.post(f"{URL}/records", json=ROWS).raise_for_status()
@@ -254,7 +254,9 @@ def test_an_append_that_cannot_be_read_is_listed_by_its_id(
         ("before=x", 400, "unknown_parameter"),
     ],
 )
-def test_what_a_list_of_appends_is_not_asked(one: httpx.Client, query: str, status: int, code: str) -> None:
+def test_list_of_appends_refuses_other_parameters(
+    one: httpx.Client, query: str, status: int, code: str
+) -> None:
     one.put(URL).raise_for_status()
     answer = one.get(f"{URL}/appends?{query}")
     assert (answer.status_code, answer.json()["code"]) == (status, code)

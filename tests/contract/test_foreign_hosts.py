@@ -67,14 +67,14 @@ def test_probes_pass_under_any_name(local: httpx.Client, path: str) -> None:
     assert local.get(path, headers={"Host": "10.1.2.3:8000"}).status_code == 200
 
 
-def test_an_old_client_without_a_host_is_no_browser(local: httpx.Client) -> None:
+def test_http_1_0_client_without_a_host_is_accepted(local: httpx.Client) -> None:
     url = urlsplit(str(local.base_url))
     with socket.create_connection((url.hostname or "", url.port or 0), timeout=30) as connection:
         connection.sendall(b"GET /v1/datasets HTTP/1.0\r\n\r\n")
         assert b" 200 " in connection.recv(100)
 
 
-def test_names_that_are_given_are_taken_beside_those_of_loopback() -> None:
+def test_configured_hosts_are_accepted_as_well_as_loopback() -> None:
     with service(
         allowed_hosts="Lab.example., *.svc.example, port.example:8000, [fd00::7]:80, fd00::8"
     ) as client:

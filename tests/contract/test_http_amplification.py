@@ -54,7 +54,7 @@ def with_marks() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("request_", list(with_marks()))
-def test_what_a_few_bytes_ask_for_is_bounded(
+def test_work_for_a_small_hostile_request_is_bounded(
     hostile_service: Service, folder: Path, request_: Hostile
 ) -> None:
     dataset = f"d{HOSTILE.index(request_)}"

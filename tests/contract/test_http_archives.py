@@ -113,7 +113,7 @@ def test_an_archive_is_appended_and_read_back(client: httpx.Client) -> None:
         (b"[{}]", JSON, {"to": "tar"}, (422, "not_expressible")),
     ],
 )
-def test_what_is_wrong_is_a_problem(
+def test_bad_archive_is_a_problem(
     client: httpx.Client,
     body: bytes,
     headers: dict[str, str],

@@ -84,7 +84,7 @@ def test_rows_of_all_kinds_are_appended_published_and_read(python: Client, name:
     assert name in python.datasets()
 
 
-def test_what_is_refused_is_an_exception_that_says_where(python: Client, name: str) -> None:
+def test_refusal_is_an_exception_with_its_place(python: Client, name: str) -> None:
     dataset = python.dataset(name)
     with pytest.raises(NotFound) as missing:
         dataset.info()
@@ -147,7 +147,7 @@ def test_tensors_are_serialized_and_parsed(python: Client) -> None:
     assert python.serialize_tensor(np.float32(1)) == b'\x08\x01\x12\x00"\x04\x00\x00\x80?'
 
 
-def test_a_version_is_downloaded_gone_on_with_and_mended(python: Client, name: str, tmp_path: Path) -> None:
+def test_download_is_resumed_and_repaired(python: Client, name: str, tmp_path: Path) -> None:
     dataset = python.dataset(name)
     dataset.append({"x": np.random.default_rng(0).random((3000, 8), np.float32)})
     version = dataset.publish(num_shards=4)

@@ -107,7 +107,7 @@ def test_a_length_that_is_wrong_or_missing(
     assert code != "missing_json_length" or LENGTH in problem["detail"]
 
 
-def test_what_oip_and_safetensors_do_not_hold(client: httpx.Client) -> None:
+def test_dtype_without_an_oip_or_safetensors_name_is_refused(client: httpx.Client) -> None:
     for to, dtype, data in [("oip", "complex64", [[1, 2]]), ("safetensors", "string", ["a"])]:
         body = {"name": "c", "dtype": dtype, "shape": [1], "data": data}
         answer = client.post("/v1/tensors/serialize", params={"to": to}, json=body)

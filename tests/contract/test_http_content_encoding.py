@@ -161,7 +161,7 @@ def test_routes_that_describe_repair_and_create_take_encoded_bodies(client: http
         assert created.json()["description"] == "d"
 
 
-def test_broken_transport_is_no_broken_file(client: httpx.Client) -> None:
+def test_damaged_content_encoding_is_not_salvaged(client: httpx.Client) -> None:
     frames = tensor_formats.framed(*row_formats.messages("dense", row_formats.ROWS["dense"]))
     body = gzip.compress(gzip.compress(frames))
     for path in ("/v1/records/repair", "/v1/records/parse?damaged=skip"):
@@ -171,7 +171,7 @@ def test_broken_transport_is_no_broken_file(client: httpx.Client) -> None:
         assert code(broken) == (400, "truncated")
 
 
-def test_compression_of_the_file_is_beside_that_of_the_transport(client: httpx.Client) -> None:
+def test_file_compression_and_content_encoding_combine(client: httpx.Client) -> None:
     frames = tensor_formats.framed(*row_formats.messages("dense", row_formats.ROWS["dense"]))
     plain = client.post("/v1/records/parse", content=frames).content
     for file in (gzip.compress(frames), zlib.compress(frames)):
@@ -296,7 +296,7 @@ def test_fault_15_a_window_that_is_too_large_is_refused(bounded_client: httpx.Cl
     assert code(answer) == (413, "compression_window_exceeded")
 
 
-def test_what_is_decoded_may_be_no_longer_than_what_is_sent(bounded_client: httpx.Client) -> None:
+def test_decoded_body_over_the_limit_is_413(bounded_client: httpx.Client) -> None:
     noise = random.Random(1).randbytes(MAX_BODY // 2).hex().encode()
     params = {"from": "raw", "to": "raw", "dtype": "uint8", "delivery": "checked"}
     for extra, status in ((b"", 200), (b"a", 413)):
@@ -373,7 +373,7 @@ def test_problems_are_sent_as_they_are(client: httpx.Client) -> None:
     ("accepted", "expected"),
     [("br, identity;q=0", (406, "not_acceptable")), ("gzip;q=7", (400, "invalid_accept"))],
 )
-def test_what_cannot_be_had_is_said(client: httpx.Client, accepted: str, expected: tuple[int, str]) -> None:
+def test_unavailable_coding_is_406(client: httpx.Client, accepted: str, expected: tuple[int, str]) -> None:
     headers = {"Accept-Encoding": accepted}
     assert code(client.get("/v1/datasets", headers=headers)) == expected
 

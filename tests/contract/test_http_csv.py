@@ -21,7 +21,7 @@ ROWS = [{"a": 1, "b": "x,y"}, {"a": None, "b": "z"}]
         ({"null": "NA"}, "text/csv", b'a,b\n1,"x,y"\nNA,z\n'),
     ],
 )
-def test_what_is_read(client: httpx.Client, params: dict[str, str], content_type: str, body: bytes) -> None:
+def test_csv_is_read(client: httpx.Client, params: dict[str, str], content_type: str, body: bytes) -> None:
     headers = {"Content-Type": content_type}
     answer = client.post("/v1/records/parse", params={**params, "to": "json"}, headers=headers, content=body)
     assert (answer.status_code, answer.json()) == (200, ROWS)

@@ -138,7 +138,7 @@ def test_a_compression_needs_a_tfrecord(client: httpx.Client, name: str) -> None
     assert client.get(f"/v1/datasets/{name}").status_code == 404
 
 
-def test_a_description_that_is_no_json_is_refused(client: httpx.Client, name: str) -> None:
+def test_description_that_is_not_json_is_415(client: httpx.Client, name: str) -> None:
     answer = client.put(f"/v1/datasets/{name}", content=b"{}", headers={"Content-Type": "text/plain"})
     assert answer.status_code == 415
 
@@ -185,9 +185,7 @@ def test_ranges_validators_and_head(client: httpx.Client, name: str, published: 
     assert beyond.json()["code"] == "range_not_satisfiable"
 
 
-def test_what_latest_names_is_asked_for_each_time(
-    client: httpx.Client, name: str, published: dict[str, Any]
-) -> None:
+def test_latest_is_not_cached(client: httpx.Client, name: str, published: dict[str, Any]) -> None:
     file = published["splits"]["train"]["shards"][0]["file"]
     fixed = client.get(f"/v1/datasets/{name}/versions/1.0.0/shards/{file}")
     latest = client.get(f"/v1/datasets/{name}/versions/latest/shards/{file}")
@@ -315,7 +313,7 @@ def test_more_shards_than_small_data_needs_are_refused(
         ({"exclude": "0" * 32}, 404, "append_not_found"),
     ],
 )
-def test_what_a_publication_cannot_do_is_refused(
+def test_impossible_publication_is_refused(
     client: httpx.Client, name: str, params: dict[str, str], status: int, code: str
 ) -> None:
     client.post(f"/v1/datasets/{name}/records", json=ROWS)
@@ -496,7 +494,7 @@ def test_an_integer_that_float32_does_not_hold_keeps_its_dtype(client: httpx.Cli
     )
 
 
-def test_a_float_far_behind_widens_where_all_rows_are_looked_at(client: httpx.Client, name: str) -> None:
+def test_late_float_widens_with_infer_all(client: httpx.Client, name: str) -> None:
     url = f"/v1/datasets/{name}/records"
     assert client.post(url, json=[{"x": 1}]).status_code == 201
     rows = b'{"x": 2}\n' * 1500 + b'{"x": 2.5}\n'

@@ -85,7 +85,7 @@ def test_each_digest_has_to_be_right(client: httpx.Client, way: Callable[[bytes]
 
 @ways
 @pytest.mark.parametrize("value", ["", "md5=:AAAA:", "x=:YQ==:;a;b=1, md5=:AAAA:", "unixsum=:GQU=:"])
-def test_what_is_said_by_other_algorithms_is_not_looked_at(
+def test_digests_of_other_algorithms_are_ignored(
     client: httpx.Client, way: Callable[[bytes], Any], value: str
 ) -> None:
     headers = {**AS_JSON, "Content-Digest": value}
@@ -168,7 +168,7 @@ def test_every_route_with_a_body_looks(
 
 
 @ways
-def test_it_is_of_the_body_as_it_is_encoded(client: httpx.Client, way: Callable[[bytes], Any]) -> None:
+def test_digest_covers_the_encoded_body(client: httpx.Client, way: Callable[[bytes], Any]) -> None:
     body = gzip.compress(JSON)
     headers = {**AS_JSON, "Content-Encoding": "gzip"}
     for field in FIELDS:
@@ -178,7 +178,7 @@ def test_it_is_of_the_body_as_it_is_encoded(client: httpx.Client, way: Callable[
             assert answer.status_code == status
 
 
-def test_it_is_of_a_multipart_body_as_a_whole(client: httpx.Client) -> None:
+def test_digest_covers_a_whole_multipart_body(client: httpx.Client) -> None:
     for extra, status in ((b"", 201), (b"\r\n", 400)):
         request = client.build_request(
             "POST",
@@ -206,7 +206,9 @@ def test_a_repeated_append_is_looked_at_again(client: httpx.Client, way: Callabl
 
 
 @ways
-def test_damage_is_told_from_a_fault_of_the_sender(client: httpx.Client, way: Callable[[bytes], Any]) -> None:
+def test_damage_on_the_way_differs_from_a_fault_of_the_sender(
+    client: httpx.Client, way: Callable[[bytes], Any]
+) -> None:
     """A bit that flips most often makes the body unreadable, too."""
     body = b'[{"x": 1}, {"x": !}]' + b" " * (100 * KIB)
     for digest, code in (
@@ -247,7 +249,7 @@ def append_with_trailers(service: Service, announced: bytes, trailers: bytes, da
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_digest_may_come_behind_a_chunked_body(service: Service, client: httpx.Client, field: str) -> None:
+def test_digest_in_a_trailer_is_compared(service: Service, client: httpx.Client, field: str) -> None:
     dataset = f"digests-{field.lower()}-behind"
     announced = f"Trailer: Expires, {field}\r\n".encode()
     wrong = f"{field}: {sha256(JSON + b' ')}\r\n".encode()

@@ -225,7 +225,7 @@ def test_values_go_through_transforms(service: Service, name: str) -> None:
         ({"shuffle_buffer": -1}, "400 invalid_parameter: .*shuffle_buffer"),
     ],
 )
-def test_what_cannot_be_fed_is_said_at_once(
+def test_unusable_feed_options_are_refused_at_once(
     service: Service, name: str, options: dict[str, Any], what: str
 ) -> None:
     with pytest.raises(ClientError, match=what):
@@ -289,7 +289,7 @@ def test_a_version_that_cannot_be_fed_leaves_the_feed_with_its_own(
         assert (rows.state_dict(), rows.steps.num_rows, len(list(rows))) == (state, 110, 2)
 
 
-def test_there_is_nothing_before_the_first_epoch_and_step(service: Service, name: str) -> None:
+def test_negative_epoch_or_step_is_refused(service: Service, name: str) -> None:
     with feed(service, name) as rows:
         with pytest.raises(FeedError, match="no row 0 of epoch -1"):
             rows.start_epoch(-1)

@@ -129,7 +129,7 @@ def test_rows_of_a_file_are_shown_as_those_of_a_version_are(client: httpx.Client
     assert '<td class="nowrap">100</td>' in said
 
 
-def test_what_is_wrong_with_a_file_is_said(client: httpx.Client) -> None:
+def test_damaged_file_is_described(client: httpx.Client) -> None:
     text = look(client, "cut.ndjson", NDJSON + b'{"id": ').text
     assert all(part in text for part in ("damaged", "ndjson", "invalid_json", "row 2"))
     empty = look(client, "none", b"").text
@@ -147,7 +147,7 @@ def test_a_page_of_another_origin_may_not_send_a_file(client: httpx.Client) -> N
     [b"", b"--x\r\n", b'--x\r\nContent-Disposition: form-data; name="other"\r\n\r\nabc\r\n--x--\r\n'],
     ids=["nothing", "cut", "another field"],
 )
-def test_what_is_no_form_with_a_file_is_refused(client: httpx.Client, body: bytes) -> None:
+def test_upload_without_a_file_is_refused(client: httpx.Client, body: bytes) -> None:
     headers = {"Content-Type": "multipart/form-data; boundary=x", "Accept": "text/html"}
     answer = client.post("/ui/file", content=body, headers=headers)
     assert (answer.status_code, "malformed_multipart" in answer.text) == (400, True)

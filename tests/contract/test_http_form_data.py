@@ -44,13 +44,13 @@ def test_each_file_is_a_row(client: httpx.Client, route: str, params: dict[str, 
     assert rows(answer) == [{**row, "label": n} for row, n in zip(ROWS, [1, 1, 0], strict=True)]
 
 
-def test_what_http_clients_send_is_read(client: httpx.Client) -> None:
+def test_form_of_httpx_is_read(client: httpx.Client) -> None:
     files = [("file", (f"ü {n}.jpg", bytes([n]) * 300_000, "image/jpeg")) for n in range(5)]
     answer = client.post(SERIALIZE, params={"to": "ndjson"}, files=[("label", (None, "cat")), *files])
     assert [(row["path"], row["label"]) for row in rows(answer)] == [(f"ü {n}.jpg", "cat") for n in range(5)]
 
 
-def test_a_schema_may_stand_in_front_of_the_files(client: httpx.Client) -> None:
+def test_schema_before_the_files_is_used(client: httpx.Client) -> None:
     for dtype, labels in (("int64", [0, 0, 1]), ("float32", [0.0, 0.0, 1.0]), ("int64", [0, 0, 1])):
         schema = {"features": {"label": {"dtype": dtype}, "path": {"dtype": "text"}}}
         body = part_of("schema", json.dumps(schema).encode()) + BODY
@@ -147,7 +147,7 @@ def test_a_dataset_without_names_takes_labels(client: httpx.Client) -> None:
         (b"[{}]", {"from": "multipart"}, (400, "malformed_multipart")),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_a_problem(
+def test_bad_form_is_a_problem(
     client: httpx.Client, body: bytes, params: dict[str, str], expected: tuple[int, str]
 ) -> None:
     assert problem(client.post(SERIALIZE, params=params, content=body, headers=FORM)) == expected
@@ -159,7 +159,7 @@ def test_the_form_says_itself_that_it_is_one(client: httpx.Client) -> None:
     assert problem(answer) == (400, "malformed_multipart")
 
 
-def test_one_row_is_no_file(client: httpx.Client) -> None:
+def test_form_data_is_415_for_one_example(client: httpx.Client) -> None:
     for params in ({}, {"from": "json"}):
         answer = client.post("/v1/examples/serialize", params=params, content=BODY, headers=FORM)
         assert answer.status_code == 415, answer.text

@@ -81,7 +81,7 @@ def test_the_error_says_how_to_send_it(client: httpx.Client, mistake: str) -> No
     assert said in problem["detail"]
 
 
-def test_what_the_error_says_helps(client: httpx.Client) -> None:
+def test_remedy_in_the_error_works(client: httpx.Client) -> None:
     raw = client.post(
         "/v1/tensors/serialize?dtype=float32&shape=2&to=json",
         headers={"Content-Type": "application/octet-stream"},

@@ -116,7 +116,7 @@ def test_a_larger_image_than_a_small_request(client: httpx.Client) -> None:
         ("image/avif", b"", {}, (415, "unsupported_media_type")),
     ],
 )
-def test_what_is_wrong_is_a_problem(
+def test_bad_image_is_a_problem(
     client: httpx.Client, media_type: str, body: bytes, params: dict[str, Any], expected: tuple[int, str]
 ) -> None:
     assert problem(sent(client, SERIALIZE, body, media_type, **params)) == expected
@@ -124,6 +124,6 @@ def test_what_is_wrong_is_a_problem(
     assert tensor(sent(client, SERIALIZE, encode(NOISE, "png"), "image/png")).shape == NOISE.shape
 
 
-def test_rows_are_no_image(client: httpx.Client) -> None:
+def test_image_for_rows_is_415(client: httpx.Client) -> None:
     answer = sent(client, "/v1/records/serialize", encode(NOISE, "png"), "image/png")
     assert problem(answer) == (415, "unsupported_media_type")

@@ -67,7 +67,7 @@ def test_an_import_is_begun_followed_and_found_again(importing: httpx.Client, in
     assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")
 
 
-def test_a_range_that_cannot_be_read_is_told(importing: httpx.Client, incoming: Path) -> None:
+def test_unreadable_range_is_reported(importing: httpx.Client, incoming: Path) -> None:
     begun = importing.post("/v1/datasets/b/imports", json={"source": f"file://{incoming}/bad.jsonl"})
     assert begun.status_code == 422  # the schema comes from the first rows
     importing.put("/v1/datasets/b", json={"schema": {"features": {"id": {"dtype": "int64"}}}})

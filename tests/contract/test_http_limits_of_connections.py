@@ -109,7 +109,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("what", REFUSED)
 @pytest.mark.waits
-def test_it_is_refused_with_a_problem_and_the_connection_is_closed(strict: Service, what: str) -> None:
+def test_refused_request_is_a_problem_and_closes_the_connection(strict: Service, what: str) -> None:
     sent, status, code = REFUSED[what]
     answer = exchange(strict, sent)
     head, _, content = answer.partition(b"\r\n\r\n")

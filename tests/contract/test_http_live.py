@@ -81,7 +81,7 @@ def test_a_publication_is_seen_while_it_goes_on_and_a_minute_more(
         assert "shards done" not in last["html"]
 
 
-def test_a_publication_that_was_given_up_is_told(publishing: httpx.Client, store: SteppedStore) -> None:
+def test_aborted_publication_is_shown(publishing: httpx.Client, store: SteppedStore) -> None:
     with events(publishing, "/ui/live") as seen:
         assert "0 of 5 shards done" in next(seen)["html"]
         publishing.post("/v1/datasets/d/versions/1.0.0/abort").raise_for_status()

@@ -75,7 +75,7 @@ def test_where_the_memory_is_taken_the_answer_is_503_at_once(
     wait_for(lambda: pool.used == 0)
 
 
-def test_what_was_refused_has_done_nothing_and_what_ended_holds_nothing(
+def test_refused_requests_do_nothing_and_ended_ones_hold_nothing(
     client: httpx.Client, pool: MemoryPool
 ) -> None:
     for path in ("/versions/1.0.0/records", "/versions/1.0.0/tar", "/versions/1.0.0"):

@@ -86,7 +86,7 @@ def test_a_page_loads_from_this_service_alone(client: httpx.Client, path: str) -
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_what_strangers_wrote_is_text_and_nothing_stands_inline(client: httpx.Client, path: str) -> None:
+def test_untrusted_text_is_escaped_and_nothing_is_inline(client: httpx.Client, path: str) -> None:
     page = client.get(path, headers=BROWSER).text
     assert "<script>" not in page
     assert 'onerror="' not in page
@@ -264,7 +264,7 @@ def test_rows_are_found_by_what_they_hold(
     assert numbers_of(client.get(f"{many}/rows?{query}", headers=BROWSER)) == numbers
 
 
-def test_a_search_that_has_found_enough_goes_on_behind_it(client: httpx.Client, many: str) -> None:
+def test_search_continues_after_its_last_hit(client: httpx.Client, many: str) -> None:
     found, query = [], f"{many}/rows?feature=name&op=contains&value=77&count=40"
     while query:
         page = client.get(html.unescape(query), headers=BROWSER)
@@ -292,7 +292,7 @@ def test_a_row_has_a_link_of_its_own(client: httpx.Client, many: str) -> None:
         ("rows?count=101", 400, "invalid_parameter"),
     ],
 )
-def test_what_cannot_be_shown_is_said(
+def test_page_that_cannot_be_shown_is_a_problem(
     client: httpx.Client, many: str, path: str, status: int, code: str
 ) -> None:
     answer = client.get(f"{many}/{path}")
@@ -347,7 +347,7 @@ def test_numbers_that_nothing_reaches_are_searched_for(client: httpx.Client, man
         assert "None of these rows fits." in page.text
 
 
-def test_images_stand_in_the_page_small(client: httpx.Client) -> None:
+def test_images_are_shown_as_thumbnails(client: httpx.Client) -> None:
     pixels = [[[k % 256, j % 256, 0] for j in range(400)] for k in range(300)]
     png = client.post("/v1/tensors/serialize?to=png&dtype=uint8", json=pixels)
     png.raise_for_status()

@@ -147,7 +147,7 @@ def test_one_row_one_example(client: httpx.Client) -> None:
     assert again.json() == {"label": [3], "name": [{"b64": "YQ=="}], "ok": [1], "x": [1.5, 2.0]}
 
 
-def test_the_count_of_a_long_answer_stands_at_its_head_where_it_is_known(client: httpx.Client) -> None:
+def test_known_record_count_is_a_header_of_a_long_response(client: httpx.Client) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, x=np.zeros((60_000, 20), np.float32))
     headers = {"Content-Type": "application/x-npz"}
@@ -167,12 +167,12 @@ def test_the_schema_of_an_example_may_be_a_part(client: httpx.Client) -> None:
     assert client.post("/v1/examples/serialize", files=[encoded]).status_code == 415
 
 
-def test_an_envelope_is_no_example(client: httpx.Client) -> None:
+def test_envelope_is_not_an_example(client: httpx.Client) -> None:
     answer = client.post("/v1/examples/serialize", json=[ROWS[0]])
     assert answer.status_code == 400
 
 
-def test_records_that_are_no_examples_are_read_and_written_as_bytes(client: httpx.Client) -> None:
+def test_other_records_are_read_and_written_as_bytes(client: httpx.Client) -> None:
     body = b"".join(map(frame, [b"\xff", b"", b"abc"]))
     refused = client.post(PARSE, content=body)
     assert (refused.status_code, refused.json()["code"]) == (400, "malformed_example")

@@ -89,7 +89,7 @@ def test_many_ranges_are_counted_but_not_all_named(client: httpx.Client) -> None
         ("parse?damaged=refuse", TYPE, 400, "corrupt_record"),
     ],
 )
-def test_what_is_refused(
+def test_unusable_request_for_repair_is_refused(
     client: httpx.Client, path: str, headers: dict[str, str], status: int, code: str
 ) -> None:
     answer = client.post(f"/v1/records/{path}", content=DAMAGED, headers=headers)

@@ -57,7 +57,7 @@ def test_a_tensor_of_decimals_is_float64(client: httpx.Client, text: bytes, dtyp
     assert answer.content == np.array(json.loads(text), dtype).tobytes()
 
 
-def test_what_float32_cannot_tell_apart_is_refused_with_the_ways_out(client: httpx.Client) -> None:
+def test_number_beyond_float32_is_refused_with_its_remedies(client: httpx.Client) -> None:
     answer = client.post(SERIALIZE, content=b'[{"price":1},{"price":123456789.12}]', headers=JSON)
     problem = answer.json()
     assert (answer.status_code, problem["code"]) == (422, "lossy_encoding")
@@ -217,7 +217,7 @@ def test_columns_of_float32_and_decimals_meet_in_one_dataset(client: httpx.Clien
     assert (again.status_code, "rounded" in again.json()) == (201, False)
 
 
-def test_each_small_append_is_told_of_its_own_rows(client: httpx.Client, dataset: str) -> None:
+def test_rounding_is_reported_for_each_small_append(client: httpx.Client, dataset: str) -> None:
     append(client, dataset, [{"x": 0.5, "y": 0.5}])
     bodies: list[tuple[Any, list[str] | None]] = [
         ([{"x": 0.5, "y": 1}], None),
@@ -231,7 +231,7 @@ def test_each_small_append_is_told_of_its_own_rows(client: httpx.Client, dataset
     assert len({answer["append_id"] for answer in answers}) < len(bodies)
 
 
-def test_a_repetition_is_told_what_the_first_one_was(client: httpx.Client, dataset: str) -> None:
+def test_repeated_append_reports_the_first_rounding(client: httpx.Client, dataset: str) -> None:
     path = f"/v1/datasets/{dataset}/records"
     answers = [
         client.post(path, json=[{"x": 0.1}], headers={"Idempotency-Key": "k"}).json() for _ in range(2)
@@ -334,7 +334,7 @@ def test_a_tensor_is_rounded_to_the_declared_float_when_allowed(
 
 
 @pytest.mark.parametrize("size", [10, 200_001])
-def test_what_overflows_the_declared_float_is_refused(client: httpx.Client, size: int) -> None:
+def test_overflow_of_the_declared_float_is_refused(client: httpx.Client, size: int) -> None:
     values = np.zeros(size, np.float32)
     values[-1] = 70_000
     answer = client.post(

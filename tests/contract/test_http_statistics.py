@@ -97,7 +97,7 @@ def test_all_shards_count(client: httpx.Client) -> None:
     assert tags["num_values_distribution"]["counts"] == [25, 25, 25, 25]
 
 
-def test_they_are_what_describe_says(client: httpx.Client) -> None:
+def test_statistics_equal_describe(client: httpx.Client) -> None:
     publish(client, rows(0, 50))
     described = client.get(f"{URL}/versions/1.0.0/describe").json()["features"]
     for name, found in client.get(STATISTICS).json()["features"].items():
@@ -159,7 +159,7 @@ def test_how_many_rows_are_looked_at_together_changes_nothing(
     assert apart == together
 
 
-def test_what_another_replica_stored_first_is_told(client: httpx.Client, store: WatchedStore) -> None:
+def test_statistics_of_another_replica_are_returned(client: httpx.Client, store: WatchedStore) -> None:
     publish(client, rows(0, 10))
     client.get(STATISTICS)
     stored = store.inner.get(STORED)
@@ -178,7 +178,7 @@ def test_what_another_replica_stored_first_is_told(client: httpx.Client, store: 
     assert store.inner.get(STORED) == stored
 
 
-def test_who_does_not_wait_is_told_how_far_it_is(impatient: httpx.Client, store: WatchedStore) -> None:
+def test_progress_is_202_without_waiting(impatient: httpx.Client, store: WatchedStore) -> None:
     while (
         impatient.post(
             f"{URL}/records?split=train&publish=true", json=rows(0, 10), headers={"Idempotency-Key": "k"}
@@ -217,7 +217,7 @@ def test_the_page_tells_how_far_it_is_and_asks_again(client: httpx.Client, store
     assert shown.text.count('class="panel feature"') == 4
 
 
-def test_they_are_no_part_of_the_version(client: httpx.Client, store: WatchedStore) -> None:
+def test_statistics_are_not_part_of_the_version(client: httpx.Client, store: WatchedStore) -> None:
     publish(client, rows(0, 10))
     before = client.get(f"{URL}/versions/1.0.0/tar").content
     client.get(STATISTICS)
@@ -227,7 +227,7 @@ def test_they_are_no_part_of_the_version(client: httpx.Client, store: WatchedSto
     assert client.get(f"{URL}/versions/1.0.0/files/_statistics-train.1.json").status_code == 404
 
 
-def test_damage_to_what_is_kept_is_told(client: httpx.Client, store: WatchedStore) -> None:
+def test_damaged_statistics_are_corrupt_data(client: httpx.Client, store: WatchedStore) -> None:
     publish(client, rows(0, 10))
     client.get(STATISTICS)
     data = store.inner.get(STORED)
@@ -278,12 +278,12 @@ def test_splits_and_versions_are_compared(client: httpx.Client) -> None:
     ],
     ids=["split", "against-split", "against-version", "unknown"],
 )
-def test_what_is_not_there(client: httpx.Client, query: str, code: str) -> None:
+def test_unknown_version_or_split_is_404(client: httpx.Client, query: str, code: str) -> None:
     publish(client, rows(0, 3))
     assert client.get(STATISTICS + query).json()["code"] == code
 
 
-def test_hostile_names_and_values_are_told_as_they_are(client: httpx.Client) -> None:
+def test_hostile_names_and_values_are_returned_unchanged(client: httpx.Client) -> None:
     name = "<script>alert(1)</script>"
     publish(client, [{name: "</svg><script>"}, {name: "\u0000\u202e"}])
     found = client.get(STATISTICS).json()["features"][name]

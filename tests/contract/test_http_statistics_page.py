@@ -77,7 +77,7 @@ def test_values_are_listed_by_their_names_and_lead_to_their_rows(client: httpx.C
     assert "10 rows found in rows 0 to 39 of 40" in rows.text
 
 
-def test_two_splits_stand_side_by_side_by_their_drift(client: httpx.Client) -> None:
+def test_two_splits_are_compared_by_drift(client: httpx.Client) -> None:
     answer = client.get("/v1/datasets/stat-page/versions/1.0.0/statistics?split=train&against_split=test")
     drift = answer.json()["drift"]
     parts = features_of(client.get(f"{PAGE}?split=train&against_split=test", headers=BROWSER))
@@ -126,7 +126,7 @@ def test_a_side_that_is_the_same_is_none(client: httpx.Client) -> None:
     assert "Drift" not in page.text
 
 
-def test_what_strangers_wrote_is_text(client: httpx.Client) -> None:
+def test_untrusted_text_is_escaped(client: httpx.Client) -> None:
     row = {
         HOSTILE: HOSTILE,
         "a" * 500: "\N{RIGHT-TO-LEFT OVERRIDE}x",
@@ -172,6 +172,8 @@ def test_of_many_features_some_are_shown_at_a_time(client: httpx.Client) -> None
         ("order=size", 400, "invalid_parameter"),
     ],
 )
-def test_what_is_not_there_is_said(client: httpx.Client, query: str, status: int, code: str) -> None:
+def test_unknown_version_or_split_is_a_problem(
+    client: httpx.Client, query: str, status: int, code: str
+) -> None:
     answer = client.get(f"{PAGE}?{query}")
     assert (answer.status_code, answer.json()["code"]) == (status, code)

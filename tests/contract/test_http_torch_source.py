@@ -146,7 +146,7 @@ def test_batches_are_tensors_where_shapes_are_the_same(client: httpx.Client, tmp
     assert [len(batch["z"]) for batch in (first, second, last)] == [2, 2, 1]
 
 
-def test_what_was_cut_short_is_an_error(client: httpx.Client, tmp_path: Path) -> None:
+def test_truncated_file_is_an_error(client: httpx.Client, tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     source = loader(client, None, [{"x": 1}, {"x": 2}], path)
     whole = path.read_bytes()
@@ -182,7 +182,7 @@ def test_names_of_classes_are_there(client: httpx.Client, tmp_path: Path) -> Non
     ],
     ids=lambda feature: " ".join(map(str, feature.values())),
 )
-def test_what_it_cannot_read_is_refused(client: httpx.Client, feature: dict[str, Any]) -> None:
+def test_unreadable_feature_is_refused(client: httpx.Client, feature: dict[str, Any]) -> None:
     query = {"to": "torch", "schema": json.dumps({"features": {"x": feature}})}
     answer = client.post("/v1/records/describe", json=[], params=query)
     assert (answer.status_code, answer.json()["code"]) == (422, "inexpressible_schema")

@@ -233,7 +233,7 @@ def test_any_form_may_be_shuffled(client: httpx.Client, url: str) -> None:
         ({"stop": -1}, "invalid_parameter", "stop"),
     ],
 )
-def test_what_would_change_nothing_or_makes_no_sense_is_refused(
+def test_parameter_without_effect_is_refused(
     client: httpx.Client, url: str, parameters: dict[str, Any], code: str, parameter: str
 ) -> None:
     answer = client.get(url, params=parameters)

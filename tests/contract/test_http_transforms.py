@@ -110,7 +110,7 @@ def test_one_row_is_transformed(client: httpx.Client, index: int) -> None:
     check_rows([answer.json()], [index])
 
 
-def test_the_schema_may_stand_in_a_part_of_its_own(client: httpx.Client) -> None:
+def test_schema_in_its_own_part_is_used(client: httpx.Client) -> None:
     files = {
         "schema": (None, json.dumps(schema()), "application/json"),
         "data": (None, json.dumps(row(7)), "application/x-ndjson"),
@@ -353,7 +353,7 @@ def test_a_row_that_cannot_be_written_has_the_number_that_it_was_sent_with(
         assert (problem["code"], problem["row"]) == (code, 1502), problem
 
 
-def test_a_row_that_cannot_be_read_keeps_its_number_behind_rows_that_were_left_out(
+def test_unreadable_row_keeps_its_number_after_skipped_rows(
     client: httpx.Client,
 ) -> None:
     lines = [*[{"l": "?"}] * 3000, {"l": "cat"}, {"l": 5}]
@@ -460,7 +460,7 @@ def test_a_dataset_with_transforms_is_widened(client: httpx.Client, dataset: str
     assert [item.get("size") for item in rows] == [None, None, 3, None]
 
 
-def test_what_is_missing_can_be_filled_before_it_is_looked_up(client: httpx.Client, dataset: str) -> None:
+def test_missing_value_is_filled_before_lookup(client: httpx.Client, dataset: str) -> None:
     feature = {
         "dtype": "text",
         "nullable": True,
@@ -473,7 +473,7 @@ def test_what_is_missing_can_be_filled_before_it_is_looked_up(client: httpx.Clie
     assert [item["label"] for item in rows] == [0, 1, 0]
 
 
-def test_what_rows_begin_to_lack_is_filled(client: httpx.Client, dataset: str) -> None:
+def test_feature_that_later_rows_lack_is_filled(client: httpx.Client, dataset: str) -> None:
     feature = {"dtype": "text", "transforms": [{"step": "fill_missing", "value": "cat"}, *TEXT]}
     client.put(dataset, json={"schema": schema(label=feature, id={"dtype": "int64"})})
     without = body([{"id": 0}], id={"dtype": "int64"})

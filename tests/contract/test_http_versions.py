@@ -95,7 +95,7 @@ def test_a_split_is_described_as_its_rows_are(
         ("SHA256SUMS?split=test", 400, "unknown_parameter"),
     ],
 )
-def test_what_is_not_there_is_refused(
+def test_unknown_file_or_split_is_404(
     client: httpx.Client, version: str, path: str, status: int, code: str
 ) -> None:
     answer = client.get(f"{version}/{path}")
@@ -103,7 +103,7 @@ def test_what_is_not_there_is_refused(
     assert client.get(f"{version.removesuffix('1.0.0')}9.0.0/{path}").status_code in (status, 404)
 
 
-def test_the_schema_alone_is_told_without_reading_the_rows() -> None:
+def test_describe_as_schema_reads_no_rows() -> None:
     store = open_store("memory://")
     with serving(create_app_with(Settings(storage_url="memory://"), store=store)) as client:
         url = "/v1/datasets/d/versions/latest/describe"

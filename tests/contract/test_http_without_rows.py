@@ -91,7 +91,7 @@ def test_every_format_of_records_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize(("form", "body"), [*WITH_SCHEMA, *WITHOUT_SCHEMA])
-def test_they_are_converted_to_no_rows(client: httpx.Client, form: str, body: Any) -> None:
+def test_body_without_rows_converts_to_no_rows(client: httpx.Client, form: str, body: Any) -> None:
     request = request_of(form, body)
     request["params"]["to"] = "ndjson"
     answer = client.post("/v1/records/parse", **request)
@@ -129,7 +129,7 @@ def test_an_append_stores_none_of_them(
 
 
 @pytest.mark.parametrize(("form", "code"), EMPTY.items())
-def test_no_bytes_are_no_body_of_most_formats(client: httpx.Client, form: str, code: str) -> None:
+def test_empty_body_is_refused_by_most_formats(client: httpx.Client, form: str, code: str) -> None:
     for path in ("/v1/records/parse", "/v1/records/serialize", f"/v1/datasets/no-bytes-{form}/records"):
         answer = client.post(path, **request_of(form, b""))
         assert (answer.status_code, answer.json()["code"]) == (400, code)

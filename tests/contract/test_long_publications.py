@@ -110,7 +110,7 @@ def test_an_append_that_publishes_is_stored_and_followed(client: httpx.Client, s
     assert done.json()["splits"]["train"]["num_records"] == 2
 
 
-def test_an_operator_aborts_a_version_that_stands(client: httpx.Client, store: SlowStore) -> None:
+def test_operator_aborts_a_stalled_version(client: httpx.Client, store: SlowStore) -> None:
     client.post(f"{URL}/records", json=ROWS)
     assert client.post(f"{URL}/versions").status_code == 202
     store.planned.wait()
@@ -126,7 +126,7 @@ def test_an_operator_aborts_a_version_that_stands(client: httpx.Client, store: S
 
 @pytest.mark.parametrize("headers", ["", "Idempotency-Key: k\r\n"], ids=["keyless", "keyed"])
 @pytest.mark.parametrize("path", ["/versions", "/records?publish=true"])
-def test_a_publication_goes_on_without_its_client_and_leaves_nothing_behind(
+def test_publication_outlives_its_client_and_frees_its_memory(
     app: FastAPI, patient: httpx.Client, store: SlowStore, path: str, headers: str
 ) -> None:
     runner = app.state.runner

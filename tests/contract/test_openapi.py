@@ -191,7 +191,7 @@ def test_the_codes_of_problems_are_listed_and_others_may_come() -> None:
     assert code["anyOf"] == [{"$ref": "#/components/schemas/ErrorCode"}, {"type": "string"}]
 
 
-def test_what_is_served_is_what_is_written_down() -> None:
+def test_served_document_equals_the_file() -> None:
     with fresh_service() as client:
         served = client.get("/openapi.json").json()
     written = deepcopy(DOCUMENT)

@@ -142,7 +142,7 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_threads")
-def test_what_is_small_and_right_takes_no_thread() -> None:
+def test_small_valid_request_takes_no_thread() -> None:
     with service() as (app, runner):
         for name in (
             "numbers",
@@ -235,7 +235,7 @@ def multipart(schema: str, rows: bytes) -> bytes:
 
 
 @pytest.mark.usefixtures("no_threads")
-def test_what_is_kept_of_a_request_says_nothing_of_its_body() -> None:
+def test_cached_plan_does_not_depend_on_the_body() -> None:
     form = {"content-type": "multipart/form-data; boundary=b"}
     bodies = [
         multipart(json.dumps({"features": {"x": {"dtype": dtype}}}), b'{"x": 1}')

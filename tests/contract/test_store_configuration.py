@@ -99,7 +99,7 @@ def test_an_endpoint_that_does_not_answer_is_named(
     assert name in error.detail
 
 
-def test_what_rclone_serves_is_refused(rclone_s3: RunningStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rclone_is_refused(rclone_s3: RunningStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes `If-None-Match` without a word and overwrites all the same."""
     for name, value in rclone_s3.environment.items():
         monkeypatch.setenv(name, value)

@@ -36,7 +36,7 @@ def expected(release: Path) -> dict[str, Any]:
     return told
 
 
-def test_there_is_something_stored() -> None:
+def test_stored_releases_exist() -> None:
     assert "0.1.0" in [path.name for path in RELEASES]
 
 
@@ -62,7 +62,7 @@ def test_a_retry_of_what_was_stored_finds_it(client: Client, expected: dict[str,
     assert again["append_id"] == waiting["append_id"]
 
 
-def test_what_waited_is_published_with_new_rows(client: Client, expected: dict[str, Any]) -> None:
+def test_waiting_rows_are_published_with_new_ones(client: Client, expected: dict[str, Any]) -> None:
     for dataset, new in (("rows", ROWS), ("sequences", SEQUENCES), ("gone", ROWS)):
         message = {"message": "sequence_example"} if dataset == "sequences" else {}
         client.append(dataset, new, "new", **message)

@@ -152,7 +152,7 @@ class StoreContract:
         store.delete("a")
         assert self.raw_get("b") == b"bytes"
 
-    def test_what_is_too_large_for_one_request_is_copied(
+    def test_large_object_is_copied_in_parts(
         self, store: ObstoreStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(obstore_store, "_LARGEST_COPY", 1 << 20)
@@ -166,7 +166,7 @@ class StoreContract:
         assert list(store.list("")) == []
         self.check_no_leftovers()
 
-    def test_what_cannot_be_signed_has_no_url(self, store: ObstoreStore) -> None:
+    def test_store_that_cannot_sign_returns_no_url(self, store: ObstoreStore) -> None:
         self.raw_set("a", b"bytes")
         assert store.sign("a", 60) is None
 
@@ -226,7 +226,7 @@ class StoreContract:
 
     @pytest.mark.parametrize("operation", ["get", "head", "get_range", "read_into"])
     @pytest.mark.parametrize("key", ["missing", "folder/missing", "folder"])
-    def test_what_is_not_there_is_not_found(self, store: ObstoreStore, operation: str, key: str) -> None:
+    def test_missing_object_is_not_found(self, store: ObstoreStore, operation: str, key: str) -> None:
         self.raw_set("folder/object", b"x")
         arguments = {"get_range": (0, 1), "read_into": (0, memoryview(bytearray(1)))}.get(operation, ())
         with pytest.raises(ObjectNotFound):
@@ -266,7 +266,7 @@ class StoreContract:
         assert self.raw_get("a/c") == b"x"
 
     @pytest.mark.parametrize("key", ["../a", "a/../b", "a\0b", "a//b"])
-    def test_a_key_that_is_no_path_is_refused(self, store: ObstoreStore, key: str) -> None:
+    def test_key_that_is_not_a_path_is_refused(self, store: ObstoreStore, key: str) -> None:
         with pytest.raises(StorageError):
             store.put(key, b"x")
         assert list(store.list("")) == []
@@ -367,7 +367,7 @@ class RemoteContract(StoreContract):
         with ThreadPoolExecutor(16) as pool:
             list(pool.map(lambda key: obstore.put(self.raw, key, b"", use_multipart=False), keys))
 
-    def test_what_cannot_be_signed_has_no_url(self, store: ObstoreStore) -> None:
+    def test_store_that_cannot_sign_returns_no_url(self, store: ObstoreStore) -> None:
         """Everything can."""
 
     def test_anyone_may_get_what_is_signed(self, store: ObstoreStore) -> None:

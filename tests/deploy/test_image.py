@@ -72,11 +72,11 @@ def entries(image: Image) -> Iterator[tuple[str, os.stat_result]]:
         yield f"/{path.relative_to(image.root)}", path.lstat()
 
 
-def test_it_is_small(image: Image) -> None:
+def test_image_size_is_within_its_bound(image: Image) -> None:
     assert sum(state.st_size for _, state in entries(image) if stat.S_ISREG(state.st_mode)) <= MAX_BYTES
 
 
-def test_it_holds_no_program_but_python_and_the_service(image: Image) -> None:
+def test_image_contains_only_python_and_the_service(image: Image) -> None:
     folders = [folder for folder in image.root.rglob("*bin") if folder.is_dir() and not folder.is_symlink()]
     programs = {path.name for folder in folders for path in folder.iterdir()}
     assert {name for name in programs if not re.fullmatch(r"python(3(\.\d+)?)?", name)} == {
@@ -86,7 +86,7 @@ def test_it_holds_no_program_but_python_and_the_service(image: Image) -> None:
     }
 
 
-def test_it_holds_nothing_to_build_install_or_test_with(image: Image) -> None:
+def test_image_contains_no_build_or_test_tools(image: Image) -> None:
     unwanted = re.compile(
         r"\.(a|c|cpp|h|hpp|pxd|pyi|pyx)$|/(ensurepip|idlelib|pip|setuptools|tests?|wheel)$|/apt/|\.deb$"
     )
@@ -100,7 +100,7 @@ def test_nothing_gives_rights_and_the_user_may_change_nothing_but_its_folders(im
     assert owned == {"/tmp", *(f"/var/lib/shardsmith{folder}" for folder in ("", "/data", "/spool"))}  # noqa: S108
 
 
-def test_it_runs_as_a_user_that_can_write_to_its_folders_alone(image: Image, tmp_path: Path) -> None:
+def test_image_user_writes_only_to_its_folders(image: Image, tmp_path: Path) -> None:
     written = image.run(tmp_path / "data", PYTHON, "-c", WRITE)
     assert written.split() == ["10001", "10001", "/", "/opt/shardsmith", "/etc", "/var", "/usr/lib"]
 

@@ -213,7 +213,7 @@ def test_memory_that_requests_are_promised_is_there(rendered: Rendered) -> None:
     assert resources["requests"]["memory"] == resources["limits"]["memory"]
 
 
-def test_uploads_pass_what_stands_in_front(everything: Rendered) -> None:
+def test_proxies_accept_the_largest_upload(everything: Rendered) -> None:
     settings = Settings.model_validate({})
     ingress = everything.objects["Ingress"]["metadata"]["annotations"]
     prefix = "nginx.ingress.kubernetes.io/proxy-"

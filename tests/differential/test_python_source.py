@@ -111,7 +111,7 @@ NARROW = [dtype.name for dtype in DTYPES.values() if not dtype.has_kernel]
 
 @pytest.mark.parametrize("dtype", NARROW)
 @pytest.mark.parametrize("encoding", ["raw", "tensor"])
-def test_what_has_no_kernel_stays_as_it_is_stored(tmp_path: Path, dtype: str, encoding: str) -> None:
+def test_dtype_without_a_kernel_stays_serialized(tmp_path: Path, dtype: str, encoding: str) -> None:
     feature, data = {"dtype": dtype, "shape": [2], "encoding": encoding}, b"\x01\x00"
     row = example({"x": [data]})
     assert read(tmp_path, feature, [row]) == [data]

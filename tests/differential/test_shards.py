@@ -100,7 +100,7 @@ def rows_of_tfds(folder: Path) -> list[int]:
     return [int(row["x"]) for row in rows]
 
 
-def test_the_rows_have_the_schema_that_tfds_is_told(tmp_path: Path) -> None:
+def test_rows_fit_the_schema_given_to_tfds(tmp_path: Path) -> None:
     client = Client(open_store(f"file://{tmp_path}"))
     client.append(range(5), pad=3)
     manifest = client.publish(PublishOptions(shuffle=True))

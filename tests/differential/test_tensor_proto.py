@@ -211,7 +211,7 @@ def test_quantized_tensors_are_those_of_tensorflow(dtype: DType) -> None:
 
 @pytest.mark.parametrize("dtype", WITH_KERNEL, ids=str)
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
-def test_what_make_tensor_proto_writes(dtype: DType, shape: tuple[int, ...]) -> None:
+def test_output_of_make_tensor_proto_is_read(dtype: DType, shape: tuple[int, ...]) -> None:
     values: Any = np.full(shape, b"ab", object) if dtype.is_string else np.ones(shape, dtype.numpy)
     proto = tf.make_tensor_proto(values, dtype=tf_dtype(dtype), shape=shape)
     ours = parsed(proto.SerializeToString())
@@ -316,7 +316,7 @@ MUTATION = st.tuples(st.sampled_from(MUTATIONS), st.integers(0), st.integers(0, 
 
 @given(st.sampled_from(BASES), st.lists(MUTATION, min_size=1, max_size=3))
 @settings(deadline=None, max_examples=1500)
-def test_what_is_accepted_of_mutated_messages_tensorflow_reads_alike(base: bytes, mutations: Any) -> None:
+def test_accepted_mutated_messages_equal_tensorflow(base: bytes, mutations: Any) -> None:
     message = bytearray(base)
     for mutate, at, byte in mutations:
         if message:

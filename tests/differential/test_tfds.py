@@ -264,7 +264,7 @@ def test_other_ragged_and_sparse_features_are_read_as_their_lists(tmp_path: Path
         lambda f: {"a": {"b": f.Text()}},
     ],
 )
-def test_what_tfds_stores_is_what_its_schema_is_read_as(make: Any) -> None:
+def test_features_of_tfds_match_its_examples(make: Any) -> None:
     """The names and the kinds of list in TFDS's own Examples are those of `stored_features`."""
     features = tfds.features.FeaturesDict({"x": make(tfds.features)})
     schema = parse_features(features.to_json())
@@ -417,7 +417,7 @@ def test_tfds_has_the_names_of_labels_that_were_sent_with_images(
         {"dtype": "uint8", "quantized": {"scale": [0.5], "zero_point": [1]}},
     ],
 )
-def test_what_tfds_cannot_be_told_stays_plain_and_comes_back(tmp_path: Path, feature: Any) -> None:
+def test_feature_unknown_to_tfds_round_trips(tmp_path: Path, feature: Any) -> None:
     published = Published(tmp_path, {"x": feature})
     published.append(
         [{"x": b64(b"x") if feature["dtype"] == "bytes" else [0, 1] if "shape" in feature else 1}]

@@ -36,7 +36,7 @@ def samples_in(archive: Path, *, decoded: bool = False) -> list[dict[str, Any]]:
     return [{name: sample[name] for name in sample if name not in _ADDED} for sample in found]
 
 
-def test_it_reads_what_is_written_here(archive: Path) -> None:
+def test_webdataset_reads_our_tar(archive: Path) -> None:
     schema = schema_of(
         __key__="text",
         jpg="bytes",
@@ -78,7 +78,7 @@ def test_it_reads_what_is_written_here(archive: Path) -> None:
         assert (sample["score.npy"].dtype, sample["score.npy"].tolist()) == ("<f8", row["score"])
 
 
-def test_what_it_writes_is_read(archive: Path) -> None:
+def test_tar_of_webdataset_is_read(archive: Path) -> None:
     rows: list[dict[str, Any]] = [
         {
             "__key__": f"a/b{number}",

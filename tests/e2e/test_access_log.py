@@ -93,7 +93,7 @@ def test_an_id_that_is_none_is_replaced(service: Service, given: str) -> None:
     assert access(service, made)["route"] == "/v1/tensors/serialize"
 
 
-def test_what_reaches_no_route_has_a_line_with_its_path(service: Service) -> None:
+def test_unknown_route_is_logged_with_its_path(service: Service) -> None:
     answer = httpx.get(f"{service.url}/v1/nothing%20%0a?secret=1")
     line = access(service, answer.headers["x-request-id"])
     assert "route" not in line
@@ -165,7 +165,7 @@ def test_a_head_that_stops_has_a_line(service: Service) -> None:
         (b"GET / HTTP/1.1\r\nHost: x\r\nExpect: wonders\r\n\r\n", 417, "expectation_failed"),
     ],
 )
-def test_what_is_refused_before_it_is_a_request_has_an_id_and_a_line(
+def test_malformed_request_is_logged_with_an_id(
     service: Service, sent: bytes, status: int, code: str
 ) -> None:
     with send(service, sent) as connection:
@@ -197,7 +197,7 @@ def test_a_refusal_for_a_second_request_does_not_speak_of_the_first(service: Ser
     assert access(service, "the-first")["status"] == 200
 
 
-def test_what_goes_wrong_is_logged_with_the_id(service: Service, tmp_path: Path) -> None:
+def test_failure_is_logged_with_the_request_id(service: Service, tmp_path: Path) -> None:
     data = Path(service.output).parent / "data" / "blocked"
     data.write_text("a file where the folder of a dataset would be")
     answer = httpx.post(f"{service.url}/v1/datasets/blocked/records", content=ROWS, headers=JSON, timeout=60)

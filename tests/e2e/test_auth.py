@@ -71,7 +71,7 @@ def refusal(folder: Path, **settings: str) -> str:
 
 
 @pytest.mark.processes
-def test_it_does_not_start_unguarded_beyond_loopback_nor_with_a_broken_file(tmp_path: Path) -> None:
+def test_start_is_refused_without_tokens_beyond_loopback(tmp_path: Path) -> None:
     assert "SHARDSMITH_ALLOW_UNAUTHENTICATED" in refusal(tmp_path, SHARDSMITH_HOST="0.0.0.0")  # noqa: S104
     path = tmp_path / "tokens.json"
     assert "cannot be read" in refusal(tmp_path, SHARDSMITH_TOKENS_FILE=str(path))

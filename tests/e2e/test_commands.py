@@ -259,7 +259,7 @@ def test_an_old_python_is_refused_by_name(tmp_path: Path) -> None:
     assert not (checkout / ".venv").exists()
 
 
-def test_a_newer_python_is_found_beside_an_old_one(served: Path, tmp_path: Path) -> None:
+def test_newer_python_is_chosen_over_an_old_one(served: Path, tmp_path: Path) -> None:
     old = tmp_path / "python3"
     old.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
     old.chmod(0o755)

@@ -63,7 +63,7 @@ def test_every_page_is_in_the_menu_and_leads_somewhere(checkout: Path) -> None:
         ('<script src="https://cdn.example/x.js"></script>', "fetches from another host"),
     ],
 )
-def test_what_leads_nowhere_or_elsewhere_is_refused(checkout: Path, text: str, complaint: str) -> None:
+def test_broken_or_external_link_is_refused(checkout: Path, text: str, complaint: str) -> None:
     page = checkout / "docs" / "index.md"
     before = page.read_text("utf-8")
     page.write_text(f"{before}\n{text}\n", "utf-8")

@@ -83,7 +83,7 @@ def test_every_program_runs_on_what_the_commands_made(page: Page, service: Servi
 
 
 @pytest.mark.tools
-def test_the_program_of_the_python_client_prints_what_stands_below_it(tmp_path: Path) -> None:
+def test_program_of_the_python_client_prints_the_output_of_its_page(tmp_path: Path) -> None:
     page = Page(ROOT / "docs" / "how-to" / "python.md")
     [printed] = page.blocks("text")
     with ready(tmp_path) as service:

@@ -159,7 +159,7 @@ def test_a_problem_is_counted_by_its_code(running: Watched, sent: bytes, code: s
     assert found == {f"shardsmith_http_problems_total{{cause=,code={code}}}": 1}
 
 
-def test_what_a_client_chooses_makes_no_series(running: Watched) -> None:
+def test_client_input_creates_no_series(running: Watched) -> None:
     # One of each kind first: what follows brings nothing new.
     def send_all(variant: str) -> None:
         for method in ("GET", "PROPFIND", "MKCOL", "REPORT", "M-SEARCH"):
@@ -526,7 +526,7 @@ def test_after_a_restart_collection_finds_what_waits(tmp_path: Path) -> None:
         assert second.post("/v1/datasets/kept/collect", b"").status_code == 200
 
 
-def test_what_collection_deletes_is_counted(running: Watched) -> None:
+def test_collected_objects_are_counted(running: Watched) -> None:
     leftover = _data(running) / "_probe" / ("a" * 32)
     leftover.parent.mkdir(exist_ok=True)
     leftover.write_bytes(b"12345")
@@ -655,7 +655,7 @@ def test_bytes_count_as_sent_and_before_an_answer_is_compressed(
 
 
 @pytest.mark.parametrize("path", ["/v1/tensors/serialize", "/v1/records/serialize", "/v1/examples/serialize"])
-def test_what_cannot_be_read_is_not_counted(running: Watched, path: str) -> None:
+def test_unreadable_rows_are_not_counted(running: Watched, path: str) -> None:
     before = running.scrape()
     answer = running.post(path, b'[{"x": 1}, {"x"')
     assert answer.status_code == 400, answer.text

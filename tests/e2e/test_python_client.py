@@ -87,7 +87,7 @@ def test_frames_of_polars_go_in_and_come_out(
             dataset.append([frame, frame])
 
 
-def test_what_is_missing_is_said(client: Client, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_library_is_named(client: Client, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import pandas as pd
 
     dataset = client.dataset(name)
@@ -212,7 +212,7 @@ print(*sorted({"fastapi", "fsspec", "pandas", "polars", "pyarrow"} & set(sys.mod
 """
 
 
-def test_it_works_with_httpx_and_numpy_alone(service: Service, tmp_path: Path) -> None:
+def test_client_works_with_httpx_and_numpy_alone(service: Service, tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv" / "bin" / "python"

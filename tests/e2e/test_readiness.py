@@ -81,7 +81,7 @@ def test_a_spool_that_cannot_be_written_is_named_by_the_answer_and_by_readyz(tmp
             assert client.post("/v1/tensors/serialize", content=LARGE, headers=JSON).status_code == 200
 
 
-def test_only_who_has_a_token_is_told_more_than_the_names_of_the_checks(tmp_path: Path) -> None:
+def test_details_of_readyz_need_a_token(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens.json"
     tokens.write_text(token_file(TOKENS))
     spool = tmp_path / "spool"

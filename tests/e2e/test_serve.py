@@ -79,7 +79,7 @@ def test_an_unfinished_upload_does_not_keep_it_from_ending(tmp_path: Path) -> No
 
 
 @pytest.mark.waits
-def test_it_is_unready_at_once_and_takes_connections_until_others_have_seen_it(tmp_path: Path) -> None:
+def test_draining_service_is_unready_and_still_accepts(tmp_path: Path) -> None:
     with ready(tmp_path, SHARDSMITH_SHUTDOWN_DELAY_S="3", SHARDSMITH_SHUTDOWN_GRACE_S="5") as service:
         service.process.send_signal(signal.SIGTERM)
         wait_for(lambda: httpx.get(f"{service.url}/readyz").status_code == 503)
@@ -109,7 +109,7 @@ def test_no_upload_survives_the_end_of_the_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-def test_it_starts_beside_a_kubernetes_service_of_its_name(tmp_path: Path) -> None:
+def test_service_links_of_kubernetes_are_ignored(tmp_path: Path) -> None:
     port = str(free_port())
     with ready(
         tmp_path,

@@ -65,7 +65,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 @pytest.mark.parametrize("pause_s", [0.0, 0.05], ids=["fast", "slow"])
 @pytest.mark.parametrize("kind", UPLOADS)
-def test_an_upload_that_outlives_the_grace_is_told_so(
+def test_upload_that_outlives_the_grace_is_refused(
     service: Service, tmp_path: Path, kind: str, pause_s: float
 ) -> None:
     uploads = [Upload(service, *UPLOADS[kind], pause_s) for _ in range(4)]
@@ -134,7 +134,7 @@ def slow_store(part: str, *names: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "k"}], ids=["small", "with a key"])
-def test_an_append_that_may_be_stored_at_the_end_of_the_grace_is_not_told_that_it_is_not(
+def test_append_with_unknown_outcome_at_the_end_of_the_grace_is_not_refused(
     tmp_path: Path, headers: dict[str, str]
 ) -> None:
     with ready(tmp_path, run=slow_store("/slots/", "create"), SHARDSMITH_SHUTDOWN_GRACE_S="1") as slow:
@@ -156,7 +156,7 @@ def test_an_append_that_may_be_stored_at_the_end_of_the_grace_is_not_told_that_i
         assert published.status_code == 201, "it was stored"
 
 
-def test_a_download_that_waits_for_the_store_at_the_end_of_the_grace_is_told_so(tmp_path: Path) -> None:
+def test_waiting_download_at_the_end_of_the_grace_is_503(tmp_path: Path) -> None:
     with ready(tmp_path) as first:
         answer = httpx.post(f"{first.url}/v1/datasets/d/records?publish=true", json=[{"x": 1}], timeout=60)
         assert answer.status_code == 201, answer.text

@@ -258,9 +258,7 @@ def test_a_context_that_is_none_begins_a_new_trace(
     assert found()[0].trace_id != "a" * 32
 
 
-def test_what_clients_do_wrong_is_no_failure_of_the_service(
-    client: httpx.Client, collector: Collector
-) -> None:
+def test_client_error_is_not_a_failed_span(client: httpx.Client, collector: Collector) -> None:
     caller = Caller()
     answer = client.post(
         "/v1/records/serialize", content=b'{"x": secret', headers={**NDJSON, **caller.header}

@@ -115,7 +115,7 @@ def test_the_service_is_unready_while_one_hangs(service: Service) -> None:
     wait_for(lambda: service.answers("/readyz"), PATIENCE_S)
 
 
-def test_they_end_with_the_process_that_started_them(service: Service) -> None:
+def test_workers_end_with_their_supervisor(service: Service) -> None:
     workers = worker_ids(service)
     service.kill()
     wait_for(lambda: not any(map(is_there, workers)))

@@ -23,7 +23,7 @@ def test_seed_is_read(seed: Path) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sorted(TARGETS))
-def test_cut_and_flipped_seeds_are_read_or_refused_and_leave_nothing_behind(name: str) -> None:
+def test_changed_seeds_are_read_or_refused_without_leaks(name: str) -> None:
     run_changed_seeds(name)
     gc.collect()
     before = sys.getallocatedblocks()

@@ -51,7 +51,7 @@ MUTATIONS: Final = (
             "doubles[kinds == NEGATIVE_ZERO] = -0.0",
             "doubles[kinds == NEGATIVE_ZERO] = 0.0",
         ),
-        tests=("tests/unit/codecs/csv/test_csv.py::test_what_a_column_is_inferred_to_be",),
+        tests=("tests/unit/codecs/csv/test_csv.py::test_column_dtype_is_inferred",),
     ),
     Mutation(
         id="libsvm-late-index-equals-size",
@@ -103,7 +103,7 @@ MUTATIONS: Final = (
             "(coordinates >= np.array(self.feature.shape))",
             "(coordinates > np.array(self.feature.shape))",
         ),
-        tests=("tests/unit/codecs/arrow/test_arrow.py::test_what_the_schema_does_not_hold_is_refused",),
+        tests=("tests/unit/codecs/arrow/test_arrow.py::test_array_that_does_not_fit_the_schema_is_refused",),
     ),
     Mutation(
         id="parquet-page-checksum",
@@ -164,7 +164,7 @@ MUTATIONS: Final = (
             "return self._archive.getinfo(info.filename) is not info",
             "return False",
         ),
-        tests=("tests/unit/codecs/archives/test_zip.py::test_what_is_no_archive_is_refused",),
+        tests=("tests/unit/codecs/archives/test_zip.py::test_malformed_zip_is_refused",),
     ),
     Mutation(
         id="gzip-body-cut-short",

@@ -128,7 +128,9 @@ MUTATIONS: Final = (
             "elif inflated.num_members > 1:",
             "elif inflated.num_members > 2:",
         ),
-        tests=("tests/unit/services/datasets/validate/test_validator.py::test_gzip_of_two_members_is_told",),
+        tests=(
+            "tests/unit/services/datasets/validate/test_validator.py::test_gzip_of_two_members_is_reported",
+        ),
     ),
     Mutation(
         id="search-of-text-at-the-end",

@@ -18,9 +18,7 @@ MUTATIONS: Final = (
             "if sig == signal.SIGTERM and self._delay_s:",
             "if sig == signal.SIGINT and self._delay_s:",
         ),
-        tests=(
-            "tests/e2e/test_serve.py::test_it_is_unready_at_once_and_takes_connections_until_others_have_seen_it",
-        ),
+        tests=("tests/e2e/test_serve.py::test_draining_service_is_unready_and_still_accepts",),
     ),
     Mutation(
         id="metrics-count-each-cut-request",

@@ -18,7 +18,7 @@ MUTATIONS: Final = (
             "nearest: Ints = np.minimum(np.floor(centers)",
             "nearest: Ints = np.minimum(np.round(centers)",
         ),
-        tests=("tests/unit/transforms/test_apply.py::test_what_steps_make_of_rows",),
+        tests=("tests/unit/transforms/test_apply.py::test_steps_transform_rows",),
     ),
     Mutation(
         id="bucketize-on-a-boundary",
@@ -29,7 +29,7 @@ MUTATIONS: Final = (
         patch=Patch(
             "app/transforms/numbers.py", 'values.astype(kind), "right")', 'values.astype(kind), "left")'
         ),
-        tests=("tests/unit/transforms/test_apply.py::test_what_steps_make_of_rows",),
+        tests=("tests/unit/transforms/test_apply.py::test_steps_transform_rows",),
     ),
     Mutation(
         id="transform-error-row-in-second-batch",
@@ -53,7 +53,7 @@ MUTATIONS: Final = (
             "_HALF = np.nextafter(np.float32(0.5), np.float32(0))",
             "_HALF = np.float32(0.5)",
         ),
-        tests=("tests/unit/transforms/test_apply.py::test_what_steps_make_of_rows",),
+        tests=("tests/unit/transforms/test_apply.py::test_steps_transform_rows",),
         uncompiled=True,
     ),
 )

@@ -416,7 +416,7 @@ print(answer.status_code, answer.content.hex())
 
 
 @pytest.mark.tools
-def test_wheel_works_beside_a_foreign_app_module(wheel: Path, tmp_path: Path) -> None:
+def test_wheel_works_next_to_another_app_module(wheel: Path, tmp_path: Path) -> None:
     stranger = tmp_path / "stranger"
     stranger.mkdir()
     (stranger / "app.py").write_text("raise RuntimeError('imported the app.py of the caller')\n", "utf-8")

@@ -74,7 +74,7 @@ def test_sampled_tests_keep_the_first_and_last_case_each_third_and_those_named()
         ("tests/e2e/ui/test_file.py", "tests/e2e/ui needs Playwright: add --all."),
     ],
 )
-def test_who_asks_for_tests_that_need_more_is_told_how(path: str, said: str) -> None:
+def test_path_that_needs_more_packages_names_the_option(path: str, said: str) -> None:
     result = collect("quick", path)
     assert result.returncode == pytest.ExitCode.USAGE_ERROR
     assert said in result.stderr

@@ -91,7 +91,7 @@ def _cancelled_runs(folder: Path, request: ImportRequest) -> Iterator[ImportRun]
         yield found
 
 
-def test_whoever_cancels_is_told_what_becomes_of_it(folder: Path, request_: ImportRequest) -> None:
+def test_cancellation_reports_the_outcome(folder: Path, request_: ImportRequest) -> None:
     wanted = run(None, folder, request_)
     runs = list(_cancelled_runs(folder, request_))
     assert [found.status.to_json() for found in runs if not _is_cancelled_or_published(found, wanted)] == []

@@ -31,7 +31,7 @@ print((resident() - before) >> 20)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's")
-def test_what_threads_have_freed_is_gone() -> None:
+def test_memory_freed_by_threads_is_returned() -> None:
     ran = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
     assert int(ran.stdout) < 40
 

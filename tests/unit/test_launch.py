@@ -81,7 +81,7 @@ def test_help_is_printed_and_nothing_is_served(shardsmith: Shardsmith, arguments
         (("serve", "--port", "http"), "http"),
     ],
 )
-def test_what_is_unknown_ends_with_usage(
+def test_unknown_argument_prints_usage(
     shardsmith: Shardsmith, arguments: tuple[str, ...], named: str
 ) -> None:
     result = shardsmith(*arguments)
@@ -162,7 +162,7 @@ def test_an_address_that_cannot_be_had_is_one_line_that_names_it(shardsmith: Sha
 
 
 @pytest.mark.processes
-def test_what_keeps_several_workers_from_starting_is_one_line_too(tmp_path: Path) -> None:
+def test_failure_to_start_workers_is_one_line(tmp_path: Path) -> None:
     ended = subprocess.run(
         [Path(sys.executable).with_name("shardsmith"), "serve", "--port", "0", "--workers", "3"],
         env={"SHARDSMITH_STORAGE_URL": tmp_path.as_uri(), "SHARDSMITH_TOKENS_FILE": "/proc/nowhere"},

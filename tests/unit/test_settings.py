@@ -87,9 +87,7 @@ LINK = "tcp://10.96.12.7:8000"
 
 
 @pytest.mark.parametrize(("name", "default"), [("port", 8000), ("metrics_port", None)])
-def test_the_address_of_a_service_is_no_port(
-    name: str, default: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_service_link_is_not_a_port(name: str, default: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     variable = f"SHARDSMITH_{name.upper()}"
     monkeypatch.setenv(variable, LINK)
     assert getattr(read_settings(), name) == default
@@ -107,7 +105,7 @@ def test_metrics_have_another_port_than_the_interface() -> None:
     assert read_settings(port=0, metrics_port=0).metrics_port == 0
 
 
-def test_such_an_address_is_no_other_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_link_sets_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHARDSMITH_STORAGE_URL", LINK)
     assert read_settings(host=LINK).host == LINK
     assert read_settings().storage_url == LINK, "for the store to refuse: the default is another place"
@@ -115,7 +113,7 @@ def test_such_an_address_is_no_other_setting(monkeypatch: pytest.MonkeyPatch) ->
     assert ignored_port({"SHARDSMITH_STORAGE_URL": LINK}) is None
 
 
-def test_other_variables_of_services_and_of_tests_are_no_misspellings() -> None:
+def test_service_links_are_not_misspellings() -> None:
     others = {"SHARDSMITH_CACHE_PORT": LINK, "SHARDSMITH_TEST_RCLONE": "x", "PATH": "x", "SHARDSMITHS": "x"}
     refuse_unknown({**SERVICE, **OTHER_SERVICE, **others, "SHARDSMITH_HOST": "x", "shardsmith_port": "1"})
 
@@ -129,7 +127,7 @@ def test_other_variables_of_services_and_of_tests_are_no_misspellings() -> None:
         ("shardsmith_log_fromat", "SHARDSMITH_LOG_FORMAT"),
     ],
 )
-def test_a_misspelt_setting_is_told_which_was_meant(name: str, meant: str) -> None:
+def test_misspelt_setting_names_the_intended_one(name: str, meant: str) -> None:
     with pytest.raises(SettingsError) as caught:
         refuse_unknown({"SHARDSMITH_HOST": "x", name: "1"})
     assert str(caught.value) == f"{name} is no setting. Did you mean {meant}?"
@@ -160,6 +158,6 @@ def test_every_invalid_setting_is_named_without_its_value(monkeypatch: pytest.Mo
     )
 
 
-def test_what_is_given_takes_precedence_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_argument_overrides_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHARDSMITH_PORT", "nonsense")
     assert read_settings(port=9).port == 9

@@ -51,7 +51,7 @@ def test_nothing_is_imported_where_nobody_asks_for_traces() -> None:
     assert json.loads(ran.stdout) == []
 
 
-def test_what_is_off_adds_nothing_to_what_it_watches() -> None:
+def test_disabled_tracing_wraps_nothing() -> None:
     items = iter([1, 2])
     with tracing.stage("decode", "json") as stage:
         assert stage.drawn(items) is items
@@ -61,7 +61,7 @@ def test_what_is_off_adds_nothing_to_what_it_watches() -> None:
     assert tracing.current_ids() is None
 
 
-def test_a_missing_sdk_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_sdk_is_reported(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     for name, value in ENDPOINT.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)

@@ -69,9 +69,7 @@ def visit(browser: "Browser", busy: httpx.Client) -> Iterator[Visit]:
         yield opened
 
 
-def test_it_follows_what_goes_on_and_stops_when_it_is_left(
-    visit: Visit, busy: httpx.Client, store: HeldStore
-) -> None:
+def test_live_page_updates_and_stops_when_left(visit: Visit, busy: httpx.Client, store: HeldStore) -> None:
     page = visit.open("/ui/live")
     page.get_by_text("1 publication and 1 import under way.").wait_for()
     page.get_by_text("0 of 5 shards done").wait_for()
@@ -92,7 +90,7 @@ def test_it_follows_what_goes_on_and_stops_when_it_is_left(
     page.get_by_role("link", name="1.0.0", exact=True).wait_for()
 
 
-def test_it_pauses(visit: Visit, busy: httpx.Client, store: HeldStore) -> None:
+def test_live_page_pauses(visit: Visit, busy: httpx.Client, store: HeldStore) -> None:
     page = visit.open("/ui/live")
     page.get_by_text("Updated as it changes.").wait_for()
     with page.expect_event("requestfailed"):
@@ -104,9 +102,7 @@ def test_it_pauses(visit: Visit, busy: httpx.Client, store: HeldStore) -> None:
     page.get_by_text("2 of 5 shards done").wait_for()
 
 
-def test_it_comes_again_where_the_connection_breaks(
-    visit: Visit, busy: httpx.Client, store: HeldStore
-) -> None:
+def test_live_page_reconnects(visit: Visit, busy: httpx.Client, store: HeldStore) -> None:
     visit.expected.append("ERR_")
     refused: list[str] = []
 
@@ -124,7 +120,7 @@ def test_it_comes_again_where_the_connection_breaks(
     assert len(refused) == 2
 
 
-def test_it_is_readable_without_javascript(visit: Visit) -> None:
+def test_live_page_is_readable_without_javascript(visit: Visit) -> None:
     browser = visit.page.context.browser
     assert browser is not None
     quiet = browser.new_context(java_script_enabled=False)

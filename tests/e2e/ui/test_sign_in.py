@@ -36,7 +36,7 @@ def sign_in(visit: Visit, token: str) -> None:
     visit.page.get_by_role("button", name="Sign in").click()
 
 
-def test_the_form_stands_in_place_of_the_page(visit: Visit) -> None:
+def test_sign_in_form_replaces_the_page(visit: Visit) -> None:
     visit.open("/ui/datasets/acme-x")
     visit.look("sign-in")
     sign_in(visit, "guessed")

@@ -72,7 +72,7 @@ def with_one_under_way(test: Callable[[Admission], Awaitable[None]], **options: 
     asyncio.run(run())
 
 
-def test_one_too_many_is_told_when_to_come_again() -> None:
+def test_request_over_the_limit_is_503_with_retry_after() -> None:
     async def test(app: Admission) -> None:
         asked = await ask(app)
         assert asked.status == 503
@@ -120,7 +120,7 @@ def test_a_few_requests_are_let_in_however_late_the_loop_is() -> None:
     asyncio.run(run())
 
 
-def test_a_delay_that_stands_lets_ever_fewer_in_and_then_more_again() -> None:
+def test_lasting_delay_lowers_admission_until_it_ends() -> None:
     load = Load()
     for _ in range(100):
         load.observe(1.0)

@@ -35,7 +35,7 @@ def test_a_host_is_taken_as_it_is_named(host: str) -> None:
     ["", "a b", "a'b", 'a"b', "a;b", "$(id)", "`id`", "a/b", "a\\b", "user@host", "a:b", "a:123456", "-a",
      "[::1", "[x]", "a\nb", "\xe4", "a#b", "a?b", "a%41", "{x}", "a" * 300],
 )  # fmt: skip
-def test_what_is_no_host_never_gets_into_a_line(host: str) -> None:
+def test_malformed_host_never_reaches_generated_lines(host: str) -> None:
     assert url_of(host) == "http://10.0.0.1:80"
 
 

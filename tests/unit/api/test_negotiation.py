@@ -85,7 +85,7 @@ def test_the_inference_header_makes_an_unstated_body_oip(content_type: str | Non
         assert choose_input(WITH_OIP, headers, **arguments) == "oip"  # type: ignore[arg-type]  # shorthand
 
 
-def test_a_stated_form_stands_whatever_the_inference_header_says() -> None:
+def test_stated_format_wins_over_the_inference_header() -> None:
     headers = Headers({"content-type": "application/json", "inference-header-content-length": "9"})
     assert choose_input(WITH_OIP, headers, from_=None, default=None) == "json"
     assert choose_input(WITH_OIP, headers, from_="npy", default=None) == "npy"

@@ -29,7 +29,7 @@ def test_the_tree_in_the_docstring_is_the_tree() -> None:
     assert all(f"{name} " in errors.__doc__ or f"{name}\n" in errors.__doc__ for name in names)
 
 
-def test_the_place_stands_in_the_document_and_what_is_unknown_does_not() -> None:
+def test_place_is_in_the_document_and_unknown_members_are_not() -> None:
     error = errors.SchemaConflict("No.", row=3, feature="x", extra={"schema": {}})
     answer = response_for(error)
     assert answer.status_code == 422
@@ -47,12 +47,12 @@ def test_the_place_stands_in_the_document_and_what_is_unknown_does_not() -> None
 
 
 @pytest.mark.parametrize("kind", [errors.InProgress, errors.OutcomeUnknown, errors.Overloaded])
-def test_what_passes_says_when_to_come_again(kind: type[errors.ShardsmithError]) -> None:
+def test_temporary_error_has_retry_after(kind: type[errors.ShardsmithError]) -> None:
     assert response_for(kind("Wait.")).headers["retry-after"] in ("1", "2", "3")
     assert "retry-after" not in response_for(errors.Conflict("No.")).headers
 
 
-def test_what_the_store_said_stays_inside(caplog: pytest.LogCaptureFixture) -> None:
+def test_text_of_the_store_is_not_disclosed(caplog: pytest.LogCaptureFixture) -> None:
     answer = response_for(errors.StorageUnavailable("bucket s3://secret-bucket refused key AKIA"))
     assert answer.status_code == 503
     assert b"secret" not in bytes(answer.body)

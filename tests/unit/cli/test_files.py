@@ -148,9 +148,7 @@ def test_a_file_that_is_there_stays_unless_it_is_forced() -> None:
     ],
     ids=["raw option", "json option", "no format", "read alone", "no such format", "rows as an array"],
 )  # fmt: skip
-def test_what_would_change_nothing_or_cannot_be_done_is_refused(
-    arguments: tuple[str, ...], named: str
-) -> None:
+def test_option_without_effect_is_refused(arguments: tuple[str, ...], named: str) -> None:
     result = shardsmith("convert", *arguments)
     assert result.exit_code in (2, 3)
     assert named in result.stderr
@@ -224,7 +222,7 @@ def test_a_large_array_is_looked_at_piece_by_piece(monkeypatch: pytest.MonkeyPat
     assert expected["tensors"][0]["max"] == float(values[-1])
 
 
-def test_damage_is_told_with_its_offset_and_the_rest_is_saved() -> None:
+def test_damage_is_reported_with_its_offset_and_the_rest_is_repaired() -> None:
     whole = tfrecord()
     size = 12 + int.from_bytes(whole[:8], "little") + 4
     damaged = bytearray(whole)
@@ -250,7 +248,7 @@ def test_damage_is_told_with_its_offset_and_the_rest_is_saved() -> None:
     done("convert", "bad.tfrecord", "x.json", "--damaged", "skip")
 
 
-def test_what_holds_no_record_is_not_repaired_to_an_empty_file() -> None:
+def test_file_without_a_good_record_is_not_repaired() -> None:
     result = shardsmith("repair", "rows.csv", "saved.tfrecord")
     assert (result.exit_code, "no good record" in result.stderr) == (3, True)
     assert not Path("saved.tfrecord").exists()
@@ -259,7 +257,7 @@ def test_what_holds_no_record_is_not_repaired_to_an_empty_file() -> None:
 
 
 @pytest.mark.parametrize("command", ["inspect", "validate"])
-def test_a_record_that_is_no_example_among_examples_is_damage(command: str) -> None:
+def test_other_record_among_examples_is_damage(command: str) -> None:
     """In the first batch as well as behind it, where the others are shown as bytes."""
     Path("mixed.tfrecord").write_bytes(tfrecord() + frame(b"hello\x1b[31m\xff"))
     result = shardsmith(command, "mixed.tfrecord")
@@ -310,7 +308,7 @@ def test_a_bare_example_is_said_to_be_one(name: str) -> None:
     assert "tf.train.Example" not in shardsmith("inspect", name).stderr
 
 
-def test_files_behind_one_that_cannot_be_read_are_checked_all_the_same() -> None:
+def test_files_after_an_unreadable_one_are_validated() -> None:
     Path("rows.csv").write_text(CSV, "utf-8")
     Path("cut.ndjson").write_text('{"id": ', "utf-8")
     result = shardsmith("validate", "none.csv", "rows.csv", "cut.ndjson")
@@ -425,7 +423,7 @@ def test_a_file_of_rows_that_is_cut_off_is_shown_up_to_there() -> None:
     assert shardsmith("validate", "cut.ndjson").exit_code == 3
 
 
-def test_records_that_are_no_messages_are_bytes() -> None:
+def test_records_of_bytes_are_inspected() -> None:
     Path("a.ndjson").write_text('{"value": {"b64": "/wD/"}}\n', "utf-8")
     done("convert", "a.ndjson", "a.tfrecord", "--message", "bytes")
     found = inspected("a.tfrecord")

@@ -156,7 +156,7 @@ def test_a_source_that_is_not_there_is_not_found(source: Path) -> None:
     ],
     ids=["index", "index of Ray", "processes of Ray", "format", "split"],
 )
-def test_what_cannot_be_done_is_one_line(
+def test_impossible_import_is_one_line(
     source: Path, arguments: tuple[str, ...], status: int, said: str
 ) -> None:
     result = call(source, *arguments)

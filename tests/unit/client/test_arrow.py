@@ -116,7 +116,7 @@ def test_other_values_and_several_batches() -> None:
         ({"dtype": "bfloat16"}, "'x' has the dtype bfloat16"),
     ],
 )
-def test_features_that_are_no_arrays_are_refused_by_name(feature: dict[str, Any], what: str) -> None:
+def test_feature_that_is_not_an_array_is_refused_by_name(feature: dict[str, Any], what: str) -> None:
     with pytest.raises(NotReadable, match=what):
         ArrowStream(reader(written({"x": feature}, [])))
 
@@ -146,7 +146,7 @@ def test_damaged_streams_are_read_or_refused(place: int, value: int, end: int) -
         assert all(isinstance(values, np.ndarray) for batch in batches for values in batch.values())
 
 
-def test_what_is_no_arrow_is_refused() -> None:
+def test_bytes_that_are_not_arrow_are_refused() -> None:
     for data in (
         b"<html>nothing here</html>",
         b"\xff\xff\xff\xff\xff\xff\xff\x7f",

@@ -102,7 +102,7 @@ def test_large_columns_are_sent_in_pieces_and_again() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_what_would_be_altered_or_is_not_known_is_refused(rows: Any, what: str) -> None:
+def test_unsendable_value_is_refused(rows: Any, what: str) -> None:
     with pytest.raises(Unsendable, match=what):
         content(body_of(rows))
 

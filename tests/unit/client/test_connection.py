@@ -122,7 +122,7 @@ NO_ANSWER = httpx.RemoteProtocolError("Server disconnected without sending a res
         "altered", "slow", "bad_gateway", "cut_short", "damaged",
     ],
 )  # fmt: skip
-def test_what_passes_is_tried_again_under_the_same_key(failure: Step) -> None:
+def test_temporary_failure_is_retried_with_the_same_key(failure: Step) -> None:
     transport = Scripted(failure, failure, stored())
     assert run(dataset(transport).append([{"x": 1}]))["append_id"] == "a"
     assert len({request.headers[KEY] for request in transport.requests}) == 1
@@ -156,7 +156,7 @@ def test_each_append_has_a_key_of_its_own_and_a_digest() -> None:
         json.loads(value.content)["code"] if isinstance(value, httpx.Response) else value.__name__
     ),
 )
-def test_what_is_refused_is_an_error_at_once(failure: httpx.Response, kind: type[Refused]) -> None:
+def test_refusal_is_raised_at_once(failure: httpx.Response, kind: type[Refused]) -> None:
     with pytest.raises(kind) as caught:
         run(dataset(Scripted(failure)).append([{"x": 1}]))
     told = json.loads(failure.content)
@@ -177,7 +177,7 @@ def test_waits_double_up_to_the_longest_and_are_spread_out() -> None:
 
 
 @pytest.mark.parametrize("retry_after", ["7", "Fri, 31 Dec 9999 23:59:59 GMT", "soon"])
-def test_what_the_service_asks_to_wait_is_waited_or_given_up(retry_after: str) -> None:
+def test_retry_after_is_waited_or_given_up(retry_after: str) -> None:
     transport = Scripted(problem(503, "overloaded", retry_after=retry_after), stored())
     if "GMT" in retry_after:
         with pytest.raises(Unavailable, match="overloaded"):
@@ -232,7 +232,7 @@ def test_an_iterator_that_was_read_is_not_sent_again(failure: Step, kind: type[E
     assert transport.waits == []
 
 
-def test_what_goes_wrong_in_a_generator_is_the_error_of_the_append() -> None:
+def test_error_in_a_generator_is_raised_by_append() -> None:
     def rows() -> Iterator[dict[str, Any]]:
         yield from generator()
         raise KeyError("mine")
@@ -376,7 +376,7 @@ def test_redirects_are_refused_and_the_token_stays() -> None:
     assert [request.url.host for request in transport.requests] == ["service"]
 
 
-def test_what_never_goes_better_is_not_tried_again() -> None:
+def test_permanent_failure_is_not_retried() -> None:
     strange = httpx.ConnectError("certificate verify failed")
     strange.__cause__ = ssl.SSLCertVerificationError()
     for failure, kind in (
@@ -398,12 +398,12 @@ def test_each_try_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert second == "503 overloaded: It is so. Trying again in 7.0 s."
 
 
-def test_what_is_no_service_is_said() -> None:
+def test_other_server_is_named_as_not_a_service() -> None:
     with pytest.raises(Damaged, match="not a Shardsmith"):
         run(AsyncService(connection(Scripted(httpx.Response(200, text="<html>")))).datasets())
 
 
-def test_rows_go_on_behind_the_last_one_that_came() -> None:
+def test_rows_resume_after_the_last_one_received() -> None:
     manifest = {"version": "1.1.0", "schema": {"features": {"x": {"dtype": "int64"}}}}
     transport = Scripted(
         httpx.Response(200, json=manifest),

@@ -168,7 +168,7 @@ WORKS: dict[str, Callable[[], Work]] = {
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_what_is_taken_is_charged(name: str) -> None:
+def test_taken_memory_is_charged(name: str) -> None:
     work, budget = WORKS[name](), Budget()
     work(Budget())  # kernels are compiled now
     taken = peak_bytes(lambda: work(budget))

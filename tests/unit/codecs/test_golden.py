@@ -204,7 +204,7 @@ def test_schemas(entry: Entry) -> None:
 
 
 @pytest.mark.parametrize("entry", BAD, ids=lambda entry: entry["path"])
-def test_what_is_bad_is_refused(entry: Entry) -> None:
+def test_bad_golden_file_is_refused(entry: Entry) -> None:
     limits = Limits(max_decoded_bytes=64 * MIB)
     content = content_of(entry["path"])
     if entry["holds"] == "tensors":

@@ -85,7 +85,7 @@ def _spelled(value: Any) -> float | str:
 @pytest.mark.parametrize("form", FORMATS)
 @settings(max_examples=60)
 @given(body=tfrecords(), infer=st.sampled_from(["head", "all"]))
-def test_what_is_written_of_a_tfrecord_is_read(form: FormName, body: bytes, infer: str) -> None:
+def test_text_of_a_tfrecord_is_read_back(form: FormName, body: bytes, infer: str) -> None:
     found = written_and_read(form, body, infer)
     if found is not None:
         again, dropped = found

@@ -64,7 +64,7 @@ def test_the_least_integer_is_lost_too(width: int) -> None:
     assert found == Refusal("out_of_range", 1, "x")
 
 
-def test_what_a_dtype_has_no_bits_for_is_lost() -> None:
+def test_nonfinite_value_without_bits_is_refused() -> None:
     expected = {"float8_e5m2": [False] * 3, "float4_e2m1fn": [True] * 3}
     for dtype in SMALL:
         lost = [isinstance(from_json([word], dtype), Refusal) for word in ("Infinity", "-Infinity", "NaN")]

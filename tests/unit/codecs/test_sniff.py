@@ -49,7 +49,7 @@ TENSOR = frame(b"\x08\x01\x12\x00")
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_bytes_say_goes_before_what_the_name_says(head: bytes, name: str, form: str, kind: str) -> None:
+def test_bytes_decide_before_the_name(head: bytes, name: str, form: str, kind: str) -> None:
     found = sniff(head, name)
     assert (found.form, found.kind) == (form, kind)
 
@@ -93,7 +93,7 @@ def test_a_bomb_is_inflated_no_further_than_its_beginning() -> None:
     assert sniff(bomb[:HEAD_BYTES]).form == "ndjson"
 
 
-def test_what_neither_bytes_nor_name_say_is_refused() -> None:
+def test_unknown_file_is_refused() -> None:
     for head in (b"", b"\0\1\2\3", b"just a sentence", b"\x78\x9c"):
         with pytest.raises(UnknownForm):
             sniff(head, "x")

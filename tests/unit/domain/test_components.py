@@ -54,7 +54,7 @@ def test_features_that_would_be_stored_under_one_name_are_refused_where_a_schema
 @pytest.mark.parametrize(
     ("kind", "advice"), [("dense", "encoding 'raw'"), ("sparse", "Declare another dtype in")]
 )
-def test_what_a_list_cannot_hold_is_refused_with_what_helps(kind: str, advice: str) -> None:
+def test_dtype_without_a_list_is_refused_with_a_remedy(kind: str, advice: str) -> None:
     schema = schema_of(x={"dtype": "float64", "shape": [2], "kind": kind})
     with pytest.raises(LossyConversion, match=advice) as caught:
         schema.require_lossless()

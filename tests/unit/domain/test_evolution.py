@@ -22,7 +22,7 @@ def dense(dtype: str, shape: Sequence[int | None], **members: Any) -> dict[str, 
     return {"dtype": dtype, "shape": list(shape), **members}
 
 
-def test_what_adds_nothing_leaves_the_very_schema() -> None:
+def test_widening_by_less_returns_the_same_schema() -> None:
     stored = schema(x="int64", y=dense("text", [], nullable=True))
     assert widen(stored, stored) is stored
     assert widen(stored, schema(x="int8", y="text")) is stored
@@ -172,7 +172,7 @@ SCHEMAS = st.dictionaries(st.sampled_from(["x", "y", "z"]), FEATURES).map(lambda
 
 @settings(max_examples=50, deadline=None)
 @given(SCHEMAS, SCHEMAS)
-def test_what_holds_both_is_not_widened_by_either(one: Schema, other: Schema) -> None:
+def test_widened_schema_accepts_both(one: Schema, other: Schema) -> None:
     try:
         both = widen(one, other)
     except SchemaConflict:
@@ -205,7 +205,7 @@ def test_a_float32_that_never_was_an_int64_takes_none() -> None:
         widen(stored("float32", inferred=True), schema(x="int64"))
 
 
-def test_that_integers_are_too_large_is_noted_once() -> None:
+def test_beyond_float32_is_noted_once() -> None:
     large = stored("int64", beyond_float32=True)
     found = widen(stored("int64", inferred=True), large)
     assert found.by_name["x"].beyond_float32
@@ -214,7 +214,7 @@ def test_that_integers_are_too_large_is_noted_once() -> None:
     assert widen(declared, large) is declared
 
 
-def test_marks_are_kept_beside_other_changes() -> None:
+def test_marks_survive_other_changes() -> None:
     found = widen(
         stored("float32", [2], inferred=True, was_int64=True), schema(x=dense("float32", [3]), y="int64")
     )

@@ -136,6 +136,6 @@ SHARD = ("splits", "train", "shards", 1)
         {key: item for key, item in VALUE.items() if key != "version"},
     ],
 )
-def test_what_is_no_manifest_is_corrupt(value: Any) -> None:
+def test_malformed_manifest_is_corrupt_data(value: Any) -> None:
     with pytest.raises(CorruptData, match="manifest"):
         Manifest.from_json(value)

@@ -58,7 +58,7 @@ def test_no_name_of_a_dataset_or_split(name: str) -> None:
     assert caught.value.code == "invalid_split_name"
 
 
-def test_all_is_no_split() -> None:
+def test_split_named_all_is_refused() -> None:
     with pytest.raises(UnprocessableInput, match="TFDS") as caught:
         check_split_name("all")
     assert caught.value.code == "reserved_split_name"

@@ -30,7 +30,7 @@ def test_each_way_is_counted_by_itself() -> None:
     assert caught.value.code == "compression_ratio_exceeded"
 
 
-def test_what_arrives_meanwhile_counts() -> None:
+def test_bytes_received_meanwhile_count() -> None:
     received = 10
     counted = Amplification(2, lambda: received, allowance=0)
     counted.add("stored", 20)
@@ -40,7 +40,7 @@ def test_what_arrives_meanwhile_counts() -> None:
         counted.add("stored", 1)
 
 
-def test_a_body_that_is_read_once_more_is_counted_anew() -> None:
+def test_body_read_again_is_counted_again() -> None:
     budget = Budget(amplification=Amplification(2, lambda: 10, allowance=0))
     budget.amplify("decoded", 20)
     budget.anew().amplify("decoded", 20)
@@ -48,5 +48,5 @@ def test_a_body_that_is_read_once_more_is_counted_anew() -> None:
         budget.amplify("decoded", 1)
 
 
-def test_what_has_no_body_is_not_bounded() -> None:
+def test_budget_without_a_body_is_not_bounded() -> None:
     Budget().amplify("answered", 2**60)

@@ -126,7 +126,7 @@ def test_a_body_is_held_only_if_the_spool_would_take_it(tmp_path: Path, share: i
             assert [len(view) for view in views][-1] == len(BODY)
 
 
-def test_what_was_held_of_a_body_that_is_not_read_ahead_to_its_end_moves_to_the_spool(tmp_path: Path) -> None:
+def test_held_part_of_a_body_moves_to_the_spool(tmp_path: Path) -> None:
     pool, spool = MemoryPool(100 * MIB), Spool(tmp_path, 16 * MIB)
     with Workspace(Budget(share=pool.share()), spool) as workspace:
         body = ArrivingBody(stream_of(BODY, 100_000), workspace, declared_size=len(BODY))

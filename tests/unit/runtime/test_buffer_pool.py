@@ -54,7 +54,7 @@ def test_whatever_is_made_of_it_holds_it() -> None:
     assert pool.take(8) is buffer
 
 
-def test_it_comes_back_from_any_thread() -> None:
+def test_buffer_returns_from_any_thread() -> None:
     pool = pool_of(Budget())
     buffer = pool.take(8)
     held = deque([pool.lend(buffer, 8)])
@@ -82,7 +82,7 @@ def test_a_buffer_that_is_dropped_is_charged_no_more() -> None:
     assert used(budget) == 0
 
 
-def test_there_are_no_more_than_the_budget_has() -> None:
+def test_buffers_are_bounded_by_the_budget() -> None:
     budget = Budget(Limits(max_decoded_bytes=20))
     pool = pool_of(budget)
     held = [lent(pool, bytes(10)), lent(pool, bytes(10))]
@@ -93,7 +93,7 @@ def test_there_are_no_more_than_the_budget_has() -> None:
     assert len(pool.take(10)) == 10
 
 
-def test_what_is_held_for_long_is_charged_to_nobody_and_never_used_again() -> None:
+def test_long_held_buffer_is_not_reused() -> None:
     budget = Budget()
     pool = pool_of(budget, most_lent=2)
     held = deque(lent(pool, bytes([number]) * 10) for number in range(3))

@@ -32,7 +32,7 @@ def test_charges_to_a_budget_come_out_of_the_pool_and_go_back() -> None:
     assert pool.used == 0
 
 
-def test_what_a_request_cannot_have_even_alone_is_a_limit() -> None:
+def test_request_beyond_the_pool_is_413() -> None:
     budget = Budget(Limits(), MemoryPool(8 * MIB).share())
     with pytest.raises(LimitExceeded) as caught:
         budget.charge(9 * MIB, "The tensor")
@@ -63,7 +63,7 @@ def test_no_more_than_half_of_the_pool_is_reserved_for_one() -> None:
     assert pool.used == 0
 
 
-def test_what_belongs_to_no_request_is_reserved_for_nothing() -> None:
+def test_budget_without_a_pool_reserves_nothing() -> None:
     Budget().reserve(1 << 60)
 
 
@@ -130,7 +130,7 @@ def test_nothing_goes_back_while_a_part_of_the_program_holds_it() -> None:
     assert pool.used == 0
 
 
-def test_what_was_reserved_is_released_once() -> None:
+def test_reservation_is_released_once() -> None:
     pool = MemoryPool(64 * MIB)
     share = pool.share()
     share.reserve(8 * MIB)
@@ -156,7 +156,7 @@ def test_a_request_that_takes_too_long_goes_no_further() -> None:
     assert caught.value.code == "time_limit"
 
 
-def test_threads_that_charge_and_release_leave_nothing_behind() -> None:
+def test_concurrent_charges_are_all_released() -> None:
     pool = MemoryPool(16 * MIB)
     most = 0
 
@@ -196,7 +196,7 @@ def test_the_allocator_gives_back_what_ended_requests_had_before_more_is_handed_
     assert len(asked) == 1
 
 
-def test_what_is_exchanged_is_never_given_back_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exchanged_charge_is_never_released_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
     released: list[int] = []
     monkeypatch.setattr(MemoryShare, "release", lambda _, num_bytes: released.append(num_bytes))
     budget = Budget(Limits(), MemoryPool(64 * MIB).share())

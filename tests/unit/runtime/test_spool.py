@@ -14,7 +14,7 @@ from app.runtime.spool import Spool
 from tests.support.mounts import mounted
 
 
-def test_what_is_appended_can_be_read_anywhere(tmp_path: Path) -> None:
+def test_appended_bytes_are_read_at_any_offset(tmp_path: Path) -> None:
     with Spool(tmp_path, 1000).open() as file:
         assert file.append(b"hello") == 0
         assert file.append(memoryview(b" world")) == 5
@@ -199,7 +199,7 @@ def test_a_full_folder_is_said_to_be_full(tmp_path: Path) -> None:
         spool.check()
 
 
-def test_a_file_that_is_cleared_gives_its_room_back_and_is_written_anew(tmp_path: Path) -> None:
+def test_cleared_file_frees_its_space_and_is_written_again(tmp_path: Path) -> None:
     spool = Spool(tmp_path, 10)
     with spool.open() as file:
         file.append(b"0123456789")

@@ -17,7 +17,7 @@ def test_as_many_bytes_are_read_as_there_are(n: int, expected: bytes, chunk: int
     assert read_up_to(source, 10) == b"abcdef"[n:]
 
 
-def test_what_comes_in_small_pieces_takes_no_more_than_twice_its_size() -> None:
+def test_body_in_small_chunks_takes_at_most_twice_its_size() -> None:
     data = bytes(range(256)) * (256 * KIB // 256)
     source = stream_of(data, 3)
     tracemalloc.start()

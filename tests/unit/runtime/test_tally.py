@@ -28,7 +28,7 @@ class _OtherTakes(_Written):
             self[1] += 4
 
 
-def test_what_does_not_fit_is_never_seen_by_others() -> None:
+def test_refused_amount_is_never_visible() -> None:
     numbers = _Written(3, 5)
     assert not Tally(numbers).add(3, limit=10)
     assert numbers.written == []

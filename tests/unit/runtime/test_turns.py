@@ -160,7 +160,7 @@ def test_way_is_not_made_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
         offer_turn()
 
 
-def test_each_wait_for_a_turn_is_told_and_no_turn_that_was_free() -> None:
+def test_only_waits_for_a_turn_are_reported() -> None:
     waits: list[float] = []
     of = Turns(1, on_wait=waits.append)
     with of.turn():

@@ -68,7 +68,7 @@ def test_ready_once_kernels_are_warm_and_the_store_is_probed() -> None:
         assert readiness.started
 
 
-def test_what_is_to_follow_the_warm_up_does() -> None:
+def test_callback_runs_after_warm_up() -> None:
     done: list[str] = []
     readiness = Readiness(
         open_store("memory://"),
@@ -123,7 +123,7 @@ def test_a_store_that_comes_back_makes_the_service_ready() -> None:
         wait_for(lambda: readiness.checks()["storage"].ok)
 
 
-def test_an_outage_later_is_no_new_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_outage_is_not_a_new_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_TRUSTED_FOR_S", 0.01)
     store = open_store("memory://")
     with running(store) as readiness:

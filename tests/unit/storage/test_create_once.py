@@ -71,7 +71,7 @@ def test_a_lost_answer_to_a_lost_race_is_a_lost_race(inner: ObstoreStore) -> Non
     assert create(store) == b"theirs"
 
 
-def test_a_conflict_with_nothing_stored_is_no_answer(inner: ObstoreStore) -> None:
+def test_conflict_with_nothing_stored_is_retried(inner: ObstoreStore) -> None:
     store = FaultStore(inner, times(1, "before", "create", AlreadyExists("409")))
     assert create(store) is None
     assert inner.get("key") == b"ours"

@@ -86,7 +86,7 @@ def test_a_folder_of_another_user_denies(foreign_folder: Path) -> None:
     assert done.stdout.splitlines() == ["storage_denied True"] * len(WRITES), done.stderr
 
 
-def test_a_connection_that_is_not_permitted_is_no_refusal_of_the_store(
+def test_blocked_connection_is_not_a_refusal_of_the_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A firewall that begins to reject packets breaks connections over which a request has gone."""

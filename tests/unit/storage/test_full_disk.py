@@ -56,7 +56,7 @@ def test_a_full_disk_is_said_to_be_full(tmp_path: Path, full: Full, write: str) 
         probe_store(store)
 
 
-def test_it_goes_on_when_room_is_made(tmp_path: Path) -> None:
+def test_store_recovers_when_space_is_freed(tmp_path: Path) -> None:
     with small_disk(tmp_path):
         store = open_store(f"file://{tmp_path}")
         store.put("filler", bytes(ROOM - (64 << 10)))
@@ -68,7 +68,7 @@ def test_it_goes_on_when_room_is_made(tmp_path: Path) -> None:
         assert store.head("a").size == 1 << 20
 
 
-def test_what_was_full_is_whole_or_absent_afterwards(tmp_path: Path) -> None:
+def test_object_on_a_full_disk_is_whole_or_absent(tmp_path: Path) -> None:
     store = open_store(f"file://{tmp_path}")
     with small_files(tmp_path), pytest.raises(StorageFull):
         store.create("a", TOO_LARGE)

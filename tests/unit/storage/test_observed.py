@@ -92,7 +92,7 @@ def test_a_failure_is_counted_as_what_it_is(error: Exception, outcome: str) -> N
     assert value("shardsmith_store_written_bytes_total") == written
 
 
-def test_an_upload_whose_source_fails_is_no_failure_of_the_store(store: ObservedStore) -> None:
+def test_failing_source_is_not_counted_as_a_store_failure(store: ObservedStore) -> None:
     def chunks() -> Iterable[Buffer]:
         yield b"1"
         raise StorageUnavailable("another object could not be read")
@@ -112,9 +112,7 @@ def test_a_listing_that_is_not_drawn_to_its_end_is_counted_once(store: ObservedS
     assert count("list", "ok") == before + 1
 
 
-def test_what_an_upload_waits_for_its_source_is_no_time_of_the_store(
-    store: ObservedStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wait_for_the_source_is_not_store_time(store: ObservedStore, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr("app.storage.observed.time.monotonic", lambda: now)
 

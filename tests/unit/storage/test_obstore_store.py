@@ -129,7 +129,7 @@ def test_an_upload_of_which_a_part_fails_is_aborted(s3: FakeS3) -> None:
 
 
 @pytest.mark.parametrize("request_of", ["POST /bucket/a?uploadId", "PUT /bucket/a?partNumber"])
-def test_an_upload_that_is_gone_is_no_missing_object(s3: FakeS3, request_of: str) -> None:
+def test_aborted_upload_is_not_a_missing_object(s3: FakeS3, request_of: str) -> None:
     method, path = request_of.split(" ")
     s3.answers = lambda of, at: 404 if of == method and at.startswith(path) else None
     with pytest.raises(StorageUnavailable):

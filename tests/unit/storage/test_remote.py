@@ -204,7 +204,7 @@ def test_no_operation_succeeds_with_expired_credentials(
 
 
 @pytest.mark.parametrize("status", [400, 403])
-def test_what_expired_credentials_could_not_create_is_not_in_doubt(
+def test_create_with_expired_credentials_has_a_definite_outcome(
     s3: FakeS3, store: ObjectStore, status: int
 ) -> None:
     s3.answers = lambda method, path: (status, EXPIRED)
@@ -314,7 +314,7 @@ def test_without_botocore_the_start_and_each_sweep_say_what_is_missed(
 
 @pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"])
 @pytest.mark.parametrize("value", ["", "127.0.0.1:9000", "ftp://host", "http://", "http://[::1"])
-def test_an_endpoint_that_is_no_url_is_named(
+def test_malformed_endpoint_is_named(
     s3: FakeS3, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.setenv(name, value)
@@ -365,7 +365,7 @@ def test_google_takes_its_configuration_from_the_environment(
         ),
     ],
 )
-def test_what_cannot_be_set_up_says_what_to_set(
+def test_incomplete_store_settings_name_the_variable(
     monkeypatch: pytest.MonkeyPatch, url: str, environment: dict[str, str], named: str
 ) -> None:
     for name, value in environment.items():

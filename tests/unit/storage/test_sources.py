@@ -66,7 +66,7 @@ def test_a_source_is_allowed_where_it_lies_at_or_below_a_url(url: str, is_inside
         f"file:///{'x' * 300}",
     ],
 )
-def test_what_is_no_source_is_refused(url: str) -> None:
+def test_malformed_source_is_refused(url: str) -> None:
     with pytest.raises(MalformedInput) as caught:
         open_source(url)
     assert caught.value.code == "invalid_source"
@@ -85,7 +85,7 @@ def test_a_pattern_may_begin_at_the_root(tmp_path: Path) -> None:
     assert [item.name for item in source.list()] == ["a.csv"]
 
 
-def test_a_path_that_is_there_is_no_pattern(tmp_path: Path) -> None:
+def test_existing_path_is_not_a_pattern(tmp_path: Path) -> None:
     folder = tmp_path / "in[1]?"
     folder.mkdir()
     (folder / "a b#%20.csv").touch()
@@ -107,7 +107,7 @@ def test_a_link_that_leads_out_is_an_error_that_names_it(tmp_path: Path, kind: s
     assert _names(f"{inside.as_uri()}/*.csv") == ["b.csv"]
 
 
-def test_a_file_that_is_named_itself_is_no_link_to_another_folder(tmp_path: Path) -> None:
+def test_link_within_a_folder_is_read(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     (tmp_path / "a/x.csv").touch()

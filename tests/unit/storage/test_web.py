@@ -120,7 +120,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again(server: Server) -> None:
     assert not broken
 
 
-def test_what_always_breaks_off_is_no_fault_of_the_object(server: Server) -> None:
+def test_connection_that_always_breaks_is_not_a_fault_of_the_object(server: Server) -> None:
     # Else `on_error=skip` would leave its rows out.
     with pytest.raises(SourceUnavailable) as caught:
         _read(server, serve(50, 53, cut=7))

@@ -95,9 +95,7 @@ def test_a_query_asks_for_nothing_else(running: MetricsServer) -> None:
     assert "counted_total 0.0" in scrape(running, "?name[]=other").text
 
 
-def test_it_goes_on_where_no_file_could_be_opened(
-    running: MetricsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_metrics_server_survives_emfile(running: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(server, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pauses.append))
     before = resource.getrlimit(resource.RLIMIT_NOFILE)

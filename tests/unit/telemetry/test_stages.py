@@ -65,7 +65,7 @@ def _fail_after(stage: Stage, num_rows: int) -> None:
     _fail()
 
 
-def test_what_fails_takes_time_and_has_no_rows() -> None:
+def test_failed_stage_counts_time_and_no_rows() -> None:
     arrived = [0]
     inner = CountingStage("decode", "failing", lambda: arrived[0], None)
     outer = CountingStage("encode", "failing", None, None)
@@ -98,7 +98,7 @@ def test_bytes_that_arrive_count_once() -> None:
     assert counted("decoded_rows", "arriving") == 1
 
 
-def test_what_is_not_drawn_to_its_end_counts_as_far_as_it_was() -> None:
+def test_abandoned_stage_counts_what_was_read() -> None:
     stage = CountingStage("decode", "left", lambda: 10, None)
     drawn = stage.drawn(iter([b"abc", b"d"]), lambda batch: (len(batch), 0))
     assert next(drawn) == b"abc"

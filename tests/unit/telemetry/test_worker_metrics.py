@@ -71,7 +71,7 @@ def test_counters_are_added_up_and_gauges_as_they_are_meant(fleet: Fleet) -> Non
     }
 
 
-def test_what_a_worker_counted_that_has_ended_stays(fleet: Fleet) -> None:
+def test_counters_of_an_ended_worker_stay(fleet: Fleet) -> None:
     first = fleet.start(1, 2, oldest=7, ready=0)
     fleet.start(2, 3, oldest=5, ready=1)
     fleet.read()

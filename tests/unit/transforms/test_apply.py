@@ -118,7 +118,7 @@ CASES: list[Case] = [
 
 
 @pytest.mark.parametrize(("step", "rows", "shape", "dtype", "expected"), CASES)
-def test_what_steps_make_of_rows(
+def test_steps_transform_rows(
     step: dict[str, Any],
     rows: list[Any],
     shape: FeatureShape,
@@ -465,7 +465,7 @@ def test_a_piece_that_cannot_begin_holds_nothing_afterwards(
     assert budget.remaining == Budget().remaining
 
 
-def test_what_is_begun_in_vain_does_not_count_as_decoded(images: ImageProcesses) -> None:
+def test_wasted_decoding_is_not_counted(images: ImageProcesses) -> None:
     rows = [jpeg(seed, 100) for seed in range(4)]
     features, columns = [], []
     for name, given in (("a", rows), ("b", [*rows[:3], b"no image"])):
@@ -487,7 +487,7 @@ def test_what_is_begun_in_vain_does_not_count_as_decoded(images: ImageProcesses)
         assert budget.remaining >= Budget().remaining - 8
 
 
-def test_pieces_are_begun_beside_one_another_only_where_memory_is_plentiful(images: ImageProcesses) -> None:
+def test_batches_overlap_only_with_plentiful_memory(images: ImageProcesses) -> None:
     rows = [jpeg(seed, 300) for seed in range(60)]
     expected = transform(RUN, rows, (), "bytes", images)
     peaks = []

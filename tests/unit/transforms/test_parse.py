@@ -84,7 +84,7 @@ def test_every_step_is_in_the_table_above() -> None:
     assert {step["step"] for step in EVERY_STEP} == set(STEPS)
 
 
-def test_one_number_stands_for_a_list_of_one() -> None:
+def test_one_number_is_a_list_of_one() -> None:
     assert steps_to_json(parse_steps([{"step": "normalize", "mean": 1, "std": 2}])) == [
         {"step": "normalize", "mean": [1.0], "std": [2.0]}
     ]
@@ -119,7 +119,7 @@ MALFORMED: list[tuple[Any, int | None, str | None, str]] = [
 
 
 @pytest.mark.parametrize(("value", "step", "argument", "detail"), MALFORMED)
-def test_what_is_not_of_the_form_is_refused_with_its_place(
+def test_malformed_step_is_refused_with_its_place(
     value: Any, step: int | None, argument: str | None, detail: str
 ) -> None:
     with pytest.raises(InputError) as caught:

@@ -43,7 +43,7 @@ def test_files_are_read_one_after_the_other(spool: Spool) -> None:
 
 
 @pytest.mark.tensorflow
-def test_the_process_leaves_no_bytecode_behind(spool: Spool) -> None:
+def test_process_writes_no_bytecode(spool: Spool) -> None:
     """Cut off at the bound on files, it would end every later import of the same module."""
     source = b"import sys\nassert sys.dont_write_bytecode\n" + PARSE
     with TensorFlowReader(source, "none", spool) as reader:
@@ -94,7 +94,7 @@ def test_a_process_that_takes_too_long_ends(spool: Spool) -> None:
 
 
 @pytest.mark.tensorflow
-def test_a_process_that_ends_while_it_reads_is_told_with_the_file(spool: Spool) -> None:
+def test_process_that_ends_while_reading_names_the_file(spool: Spool) -> None:
     source = b"import os\ndef parse(record):\n    os._exit(3)\n"
     with (
         TensorFlowReader(source, "none", spool) as reader,
@@ -104,7 +104,7 @@ def test_a_process_that_ends_while_it_reads_is_told_with_the_file(spool: Spool) 
 
 
 @pytest.mark.tensorflow
-def test_there_is_one_process_at_a_time(spool: Spool) -> None:
+def test_second_process_is_refused(spool: Spool) -> None:
     refused: list[Overloaded] = []
 
     def second() -> None:
@@ -124,7 +124,7 @@ def test_there_is_one_process_at_a_time(spool: Spool) -> None:
 
 
 @pytest.mark.tensorflow
-def test_what_the_spool_has_no_room_for_is_refused(tmp_path: Path) -> None:
+def test_file_larger_than_the_spool_is_refused(tmp_path: Path) -> None:
     spool = Spool(tmp_path, 1000)
     with TensorFlowReader(PARSE, "none", spool) as reader:
         with pytest.raises(SpoolFull):

@@ -139,7 +139,7 @@ def test_so_is_a_websocket() -> None:
     assert answered(("10.1.2.3", 80), "websocket") == [{"type": "websocket.close", "code": 1008}]
 
 
-def test_an_issuer_without_an_audience_is_no_configuration() -> None:
+def test_issuer_without_an_audience_is_refused() -> None:
     with pytest.raises(ValidationError, match="go together"):
         Settings(oidc_issuer="https://issuer.example")
 

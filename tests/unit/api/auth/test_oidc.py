@@ -154,7 +154,7 @@ def test_another_key_under_the_same_id_is_another_key(issuer: Issuer) -> None:
     "header",
     [b"", b"[]", b"{}", b'{"alg": 7}', b'{"alg": "RS256", "kid": 7}', b"[" * 5000, b'{"alg":' + b"9" * 5000],
 )
-def test_what_is_no_token_is_refused(issuer: Issuer, header: bytes) -> None:
+def test_malformed_token_is_refused(issuer: Issuer, header: bytes) -> None:
     refused(issuer, unsigned(header, issuer.claims()))
 
 
@@ -324,7 +324,7 @@ def test_keys_that_are_none_are_passed_over(issuer: Issuer) -> None:
     assert list(fetch_keys(issuer.url)) == ["good"]
 
 
-def test_nobody_at_the_issuers_address_is_no_answer() -> None:
+def test_unreachable_issuer_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         url = f"http://127.0.0.1:{gone.getsockname()[1]}"
     with pytest.raises(IssuerUnreachable):

@@ -38,7 +38,7 @@ def test_no_parameter_reaches_over_a_slash() -> None:
     assert [route.path for route in ROUTES if ":" in route.path] == []
 
 
-def test_what_destroys_needs_admin_and_what_changes_needs_write() -> None:
+def test_delete_needs_admin_and_changes_need_write() -> None:
     for path, methods in ACCESS.items():
         assert methods.get("DELETE", "admin") == "admin"
         assert methods.get("PUT", "write") == "write"

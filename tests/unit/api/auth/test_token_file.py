@@ -82,7 +82,7 @@ def test_no_tokens_at_all_let_nobody_in() -> None:
         (file_of(ENTRY, {**ENTRY, "sha256": "ab" * 32}), "tokens[1].name is that of tokens[0]"),
     ],
 )
-def test_what_is_wrong_is_said_without_repeating_what_may_be_a_secret(data: bytes, complaint: str) -> None:
+def test_error_in_a_token_file_quotes_no_secret(data: bytes, complaint: str) -> None:
     with pytest.raises(InvalidTokenFile) as caught:
         parse_tokens(data)
     assert complaint in str(caught.value)

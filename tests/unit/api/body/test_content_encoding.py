@@ -93,7 +93,7 @@ def test_who_says_nothing_gets_it_as_it_is() -> None:
 @pytest.mark.parametrize(
     "line", ["identity;q=0", "*;q=0", "br, identity;q=0", "gzip;q=0, *;q=0", "br, *;q=0"]
 )
-def test_who_refuses_everything_is_told(line: str) -> None:
+def test_refusing_every_coding_is_406(line: str) -> None:
     with pytest.raises(NotAcceptable) as caught:
         choose_coding(headers("accept-encoding", line))
     assert caught.value.extra["served"] == ["zstd", "gzip", "identity"]

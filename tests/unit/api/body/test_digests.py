@@ -76,7 +76,7 @@ def test_requests_that_say_nothing_of_their_body_cost_nothing() -> None:
     assert declared(("Trailer", "Expires")) is None
 
 
-def test_what_a_trailer_says_counts_if_it_is_announced() -> None:
+def test_announced_trailer_is_compared() -> None:
     right, wrong = ({(b"repr-digest", f"sha-256=:{it}:".encode()): True} for it in (RIGHT, WRONG))
     head = ("Content-Digest", f"sha-256=:{RIGHT}:")
     take(declared(("Trailer", "x, REPR-digest"), behind=right))

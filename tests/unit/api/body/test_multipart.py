@@ -42,7 +42,7 @@ def test_every_split_of_the_body_reads_alike(chunk: int) -> None:
 
 @pytest.mark.parametrize("preamble", [b"\r\n", b"\n{\r\n", b"--xy\r\n--x\r\n", b"p" * 4096 + b"\r\n"])
 @pytest.mark.parametrize("chunk", [1, 2, 7, 50, None])
-def test_what_stands_before_the_first_boundary_is_passed_over(preamble: bytes, chunk: int | None) -> None:
+def test_preamble_is_skipped(preamble: bytes, chunk: int | None) -> None:
     assert read(preamble + BODY, chunk) == (b'{"features": {}}', "application/x-npz", DATA)
 
 
@@ -78,7 +78,7 @@ def test_other_parts_are_refused_by_name() -> None:
         read(BODY.replace(b'name="data"', b'name="rows"'))
 
 
-def test_what_was_read_of_the_data_is_not_kept() -> None:
+def test_read_data_is_not_kept() -> None:
     body = BODY.replace(DATA, bytes(16 * 2**20))
     budget = Budget()
     parts = open_multipart(stream_of(body, 64 * 1024), CONTENT_TYPE, budget)
@@ -112,7 +112,7 @@ def test_files_are_read_from_the_beginning_of_the_body_on_and_charged_until_then
     assert budget.remaining == before
 
 
-def test_what_comes_before_the_data_is_charged_only_until_then() -> None:
+def test_parts_before_the_data_are_released() -> None:
     budget = Budget()
     before = budget.remaining
     open_multipart(stream_of(BODY, 40), CONTENT_TYPE, budget)

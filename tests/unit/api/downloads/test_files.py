@@ -102,7 +102,7 @@ def test_the_end_of_a_file_that_is_not_as_published_never_leaves() -> None:
     assert len(sent.body) < int(sent.headers["content-length"]) == len(LONG)
 
 
-def test_a_short_file_that_is_not_as_published_is_no_answer() -> None:
+def test_short_damaged_file_is_corrupt_data() -> None:
     with pytest.raises(CorruptData):
         answer(Downloads(call, MemoryPool(1 << 30)), File(b"abc", damaged=0))
 
@@ -146,7 +146,7 @@ def test_no_more_is_held_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "content-digest" in answer(downloads, File(LONG), range="bytes=0-1000000").headers
 
 
-def test_what_is_sent_comes_out_of_the_memory_of_all_and_goes_back() -> None:
+def test_download_charges_and_releases_memory() -> None:
     memory = MemoryPool(16 * MIB)
     other = memory.share()
     other.charge(9 * MIB)
@@ -160,14 +160,14 @@ def test_what_is_sent_comes_out_of_the_memory_of_all_and_goes_back() -> None:
     assert memory.used == 0
 
 
-def test_what_is_not_sent_takes_no_memory() -> None:
+def test_head_and_304_take_no_memory() -> None:
     memory = MemoryPool(16 * MIB)
     memory.share().charge(16 * MIB)
     assert answer(Downloads(call, memory), File(LONG), "HEAD").status == 200
     assert answer(Downloads(call, memory), File(LONG), if_none_match='"tag"').status == 304
 
 
-def test_what_is_refused_before_it_begins_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_file_is_not_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_HELD_BYTES", 4)
     downloads = Downloads(call, MemoryPool(1 << 30))
     for _ in range(3):

@@ -25,7 +25,7 @@ SIZE = 100
         ("bytes=0-1,200-300,-1", [(0, 2), (99, 1)]),
     ],
 )
-def test_what_a_range_asks_for(header: str, expected: list[tuple[int, int]]) -> None:
+def test_range_header_is_parsed(header: str, expected: list[tuple[int, int]]) -> None:
     assert parse_ranges(header, SIZE) == tuple(ByteRange(*part) for part in expected)
 
 
@@ -65,7 +65,7 @@ def test_all_asked_for_is_there_once_and_no_more(bounds: list[tuple[int, int]]) 
      "bytes=" + ",".join(["0-0"] * 65), "bytes=" + ",".join(f"{i}-{i}" for i in range(0, 5000, 2)),
      "bytes=" + "," * 100_000 + "0-1"],
 )  # fmt: skip
-def test_what_is_not_understood_or_too_much_is_ignored(header: str | None) -> None:
+def test_bad_or_excessive_range_is_ignored(header: str | None) -> None:
     assert parse_ranges(header, SIZE) is None
 
 

@@ -135,7 +135,7 @@ def test_every_body_that_is_cut_short_is_refused(container: Container, chunk: in
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-def test_damage_behind_much_that_is_whole_is_refused_at_its_place(container: Container) -> None:
+def test_late_damage_is_refused_at_its_offset(container: Container) -> None:
     body = bytearray(compressed(random.Random(5).randbytes(400_000), container))
     body[-1] ^= 1
     error = refused(bytes(body), container)
@@ -167,9 +167,7 @@ def test_every_bit_of_the_checksum_counts(container: Container) -> None:
         ("zstd", gzip.compress(b"abc", mtime=0), "trailing_bytes"),
     ],
 )
-def test_what_follows_the_end_is_refused(
-    container: Container, rest: bytes, code: str, chunk: int | None
-) -> None:
+def test_trailing_bytes_are_refused(container: Container, rest: bytes, code: str, chunk: int | None) -> None:
     stream = DecodedBody(stream_of(compressed(b"abc", container) + rest, chunk), container, Budget())
     assert read_exactly(stream, 3, "the member") == b"abc"
     with pytest.raises(MalformedInput) as caught:
@@ -179,7 +177,7 @@ def test_what_follows_the_end_is_refused(
 
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("body", [b"x" * 30, b"{}" * 20, bytes(30)])
-def test_what_is_not_of_the_format_is_refused(container: Container, body: bytes) -> None:
+def test_bytes_of_another_format_are_refused(container: Container, body: bytes) -> None:
     assert refused(body, container).code == "invalid_compression"
 
 
@@ -203,7 +201,7 @@ def test_fault_14_15_a_bomb_is_refused_while_it_is_inflated(container: Container
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-def test_what_is_refused_does_not_depend_on_how_it_arrives(container: Container) -> None:
+def test_refusal_does_not_depend_on_chunks(container: Container) -> None:
     """Much from little at the beginning is fine, where enough follows in the next 64 KiB."""
     noise = random.Random(1).randbytes(64 * KIB)
     for chunk in (997, None):

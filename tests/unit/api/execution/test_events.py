@@ -99,7 +99,7 @@ def test_silence_is_broken_by_a_comment() -> None:
     asyncio.run(main())
 
 
-def test_what_is_over_has_one_event_and_who_comes_again_hears_that_there_is_no_more() -> None:
+def test_finished_stream_has_one_event_and_then_204() -> None:
     async def main() -> None:
         listeners = Room().listeners
         assert await Client().listen(listeners, seeing(1)) == "retry: 2000\nid: end\ndata: 1\n\n"
@@ -117,7 +117,7 @@ def test_a_store_that_fails_for_a_while_is_waited_for() -> None:
     asyncio.run(main())
 
 
-def test_what_is_gone_ends_the_answer_and_is_an_error_where_none_has_begun() -> None:
+def test_deleted_object_ends_the_stream_or_is_404() -> None:
     async def main() -> None:
         room, client = Room(), Client()
         gone = NotFound("deleted", code="dataset_not_found")
@@ -210,7 +210,7 @@ def test_a_shutdown_breaks_off_what_a_client_does_not_take(monkeypatch: pytest.M
     asyncio.run(main())
 
 
-def test_there_are_only_so_many_and_no_caller_has_more_than_half() -> None:
+def test_listeners_are_bounded_and_half_is_kept_for_other_callers() -> None:
     async def main() -> None:
         room = Room(every_s=3600)
         clients = [Client() for _ in range(32)]

@@ -228,7 +228,7 @@ def test_the_thread_of_who_leaves_just_as_it_is_given_one_is_free_again() -> Non
     asyncio.run(run())
 
 
-def test_what_waits_too_long_for_a_busy_thread_is_refused_and_never_begins() -> None:
+def test_request_that_waits_too_long_for_a_thread_is_refused() -> None:
     begun, going_on = threading.Event(), threading.Event()
     done: list[str] = []
 

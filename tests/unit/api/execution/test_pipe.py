@@ -299,7 +299,7 @@ def test_a_client_that_takes_nothing_is_given_up(tmp_path: Path) -> None:
         asyncio.run(main())
 
 
-def test_what_is_spilled_after_the_client_left_frees_its_room(tmp_path: Path) -> None:
+def test_output_spilled_after_disconnect_frees_the_spool(tmp_path: Path) -> None:
     async def main() -> int:
         spool = Spool(tmp_path, 2**30)
         pipe = OutputPipe(spool, lambda: False, digest_limit=None, timeout_s=10)

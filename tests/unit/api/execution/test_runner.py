@@ -156,7 +156,7 @@ def test_a_small_body_is_done_on_the_event_loop(made: Runner) -> None:
     ],
     ids=["refused", "declined", "declined later", "outgrown"],
 )
-def test_what_the_event_loop_cannot_do_is_done_again_in_a_thread(
+def test_failed_work_on_the_loop_is_repeated_in_a_thread(
     made: Runner, memory: MemoryPool, fault: Any
 ) -> None:
     work = Places(fault)
@@ -165,7 +165,7 @@ def test_what_the_event_loop_cannot_do_is_done_again_in_a_thread(
     assert memory.used == 0
 
 
-def test_what_fails_after_it_was_taken_in_is_not_done_again(made: Runner) -> None:
+def test_accepted_work_that_fails_is_not_repeated(made: Runner) -> None:
     work = Places(failing_later(Overloaded("full")))
     with pytest.raises(Overloaded):
         run(made, work, request(b"abc"))
@@ -181,7 +181,7 @@ def test_what_fails_after_it_was_taken_in_is_not_done_again(made: Runner) -> Non
     ],
     ids=["large", "unknown length", "expects"],
 )
-def test_what_is_not_small_goes_to_a_thread(made: Runner, memory: MemoryPool, asked: Request) -> None:
+def test_large_request_runs_in_a_thread(made: Runner, memory: MemoryPool, asked: Request) -> None:
     work = Places(None)
     assert run(made, work, asked).startswith(b"read ")
     assert work.names == ["conversion", "closed"]
@@ -225,7 +225,7 @@ def test_where_no_thread_is_to_be_had_nothing_is_read(
     assert memory.used == 0
 
 
-def test_what_waits_for_a_later_answer_holds_little_memory(made: Runner, memory: MemoryPool) -> None:
+def test_deferred_response_holds_little_memory(made: Runner, memory: MemoryPool) -> None:
     stored: Future[Answer] = Future()
     held: list[int] = []
 

@@ -37,7 +37,7 @@ def test_a_small_body_is_read_whole_and_replayed(pieces: list[bytes]) -> None:
     assert asyncio.run(read()) == b"".join(pieces)
 
 
-def test_a_client_that_leaves_is_no_end_of_the_body() -> None:
+def test_disconnect_is_not_the_end_of_the_body() -> None:
     with pytest.raises(StreamInterrupted):
         asyncio.run(read_small(Connection([b"abc"], ends=False).receive, 5))
 

@@ -112,7 +112,7 @@ def test_fault_14_15_a_body_may_be_no_longer_than_without_its_encoding(container
     assert caught.value.code == "payload_too_large"
 
 
-def test_a_client_that_leaves_is_no_broken_body() -> None:
+def test_disconnect_is_not_a_damaged_body() -> None:
     class Left:
         def read(self, _: int, /) -> bytes:
             raise StreamInterrupted("gone")
@@ -137,7 +137,7 @@ def test_a_client_that_leaves_is_no_broken_body() -> None:
         (Answer("", iter([]), status=204), ONLY_GZIP, False),
     ],
 )
-def test_what_would_gain_nothing_is_not_encoded(answer: Answer, coding: AnswerCoding, encoded: bool) -> None:
+def test_incompressible_response_is_not_encoded(answer: Answer, coding: AnswerCoding, encoded: bool) -> None:
     chunks = list(answer.chunks)
     found = encoded_answer(replace(answer, chunks=iter(chunks)), coding)
     assert ("Content-Encoding" in found.headers) == encoded
@@ -159,7 +159,7 @@ def test_no_more_is_drawn_beforehand_than_what_decides() -> None:
     assert gzip.decompress(content(found)) == b"x" * 600_000
 
 
-def test_what_fails_at_once_fails_before_the_answer_begins() -> None:
+def test_immediate_failure_precedes_the_response() -> None:
     def fail() -> bytes:
         raise InputError("no")
 

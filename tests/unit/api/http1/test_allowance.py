@@ -11,7 +11,7 @@ def started(rate: int = 100, *, grace_s: float = 5) -> Allowance:
     return allowance
 
 
-def test_it_begins_with_the_grace() -> None:
+def test_deadline_starts_with_the_grace() -> None:
     assert started().due == 1005
     assert started(grace_s=90).due == 1060
     assert started(0).due == 1060
@@ -37,14 +37,14 @@ def test_without_a_rate_any_byte_earns_all_of_it() -> None:
     assert allowance.due == 1070
 
 
-def test_a_client_below_the_rate_falls_behind() -> None:
+def test_client_below_the_rate_misses_its_deadline() -> None:
     allowance = started()
     for second in range(1, 20):
         allowance.earn(50, 1000.0 + second)
     assert allowance.due == pytest.approx(1014.5)  # past, by then
 
 
-def test_time_stands_still_while_we_do_not_read() -> None:
+def test_deadline_is_paused_while_not_reading() -> None:
     allowance = started()
     allowance.freeze(1002.0)
     allowance.freeze(1003.0)
@@ -62,7 +62,7 @@ def test_the_bytes_that_made_us_stop_reading_earn_their_time(rate: int, num_byte
     assert (allowance.due, allowance.frozen) == (due, False)
 
 
-def test_what_is_not_running_cannot_be_earned_frozen_or_thawed() -> None:
+def test_stopped_allowance_ignores_calls() -> None:
     allowance = Allowance(100, stall_s=60)
     allowance.earn(100, 1.0)
     allowance.freeze(1.0)

@@ -58,7 +58,7 @@ def test_chunked_requests_that_are_pipelined_are_too(loop: str) -> None:
     ]
 
 
-def test_what_is_pipelined_waits_unread_until_its_turn(loop: str) -> None:
+def test_pipelined_requests_wait_unread(loop: str) -> None:
     """uvicorn makes a request of each at once, and reads on with every answer."""
     go = threading.Event()
     begun: list[str] = []
@@ -87,7 +87,7 @@ def test_what_is_pipelined_waits_unread_until_its_turn(loop: str) -> None:
         assert len(begun) == count
 
 
-def test_too_many_requests_behind_a_chunked_body_end_the_connection_after_those_before() -> None:
+def test_too_many_pipelined_requests_close_after_the_earlier_responses() -> None:
     chunked = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
     with served(echo, QUICK) as server:
         answer = server.exchange(chunked + GET * 100)
@@ -95,7 +95,7 @@ def test_too_many_requests_behind_a_chunked_body_end_the_connection_after_those_
     assert problem_of(answer)["code"] == "too_many_requests"
 
 
-def test_what_is_no_request_is_refused_after_the_answers_before_it(loop: str) -> None:
+def test_malformed_request_is_refused_after_earlier_responses(loop: str) -> None:
     go = threading.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -187,7 +187,7 @@ def test_who_writes_on_can_read_why_it_was_refused(loop: str) -> None:
         assert read_to_end(connection).endswith(b"\r\n\r\nno")
 
 
-def test_who_reads_is_told_at_once(loop: str) -> None:
+def test_early_refusal_is_sent_at_once(loop: str) -> None:
     with served(refuse, loop=loop) as server, server.connect() as connection:
         connection.sendall(POST % (1 << 40))
         answer = read_to_end(connection)
@@ -252,9 +252,7 @@ def test_a_defect_is_a_problem_document(app: object, sent: bytes, loop: str) -> 
 
 
 @pytest.mark.parametrize("size", [1, 16 * 1024, 16 * 1024 + 1, 300_000])
-def test_a_body_of_known_length_comes_back_whole_and_the_next_request_is_read_behind_it(
-    loop: str, size: int
-) -> None:
+def test_body_of_known_length_is_followed_by_the_next_request(loop: str, size: int) -> None:
     body = bytes(i % 251 for i in range(size))
 
     async def repeat(scope: Scope, receive: Receive, send: Send) -> None:
@@ -305,7 +303,7 @@ def test_an_answer_of_another_length_than_it_says_is_broken_off(length: bytes) -
     assert len(content) <= 3
 
 
-def test_what_is_answered_when_the_service_stops_ends_the_connection(loop: str) -> None:
+def test_response_during_shutdown_closes_the_connection(loop: str) -> None:
     with served(echo, loop=loop) as server, server.connect() as connection:
         connection.sendall(POST % 3)
         wait_for(lambda: server.num_tasks == 1)

@@ -47,7 +47,7 @@ def test_one_that_may_be_about_to_be_used_does_not() -> None:
     assert not fresh.evicted
 
 
-def test_beside_the_cap_the_oldest_gives_way() -> None:
+def test_next_to_the_cap_the_oldest_gives_way() -> None:
     connections = Connections(1)
     connections.admit(One(None), 0.0)
     beside = [One(0.0) for _ in range(65)]

@@ -128,7 +128,7 @@ def test_an_idle_connection_is_closed_without_a_word(clock: VirtualTime, loop: s
         assert read_to_end(connection) == b""
 
 
-def test_a_body_that_does_not_come_is_408_and_the_application_is_told(clock: VirtualTime, loop: str) -> None:
+def test_stalled_body_is_408_and_disconnects_the_application(clock: VirtualTime, loop: str) -> None:
     bodies: list[bytes | None] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

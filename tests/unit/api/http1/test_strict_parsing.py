@@ -118,7 +118,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("pieces", [False, True], ids=["whole", "in pieces"])
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_has_no_meaning_or_two_is_refused(server: Served, what: str, *, pieces: bool) -> None:
+def test_ambiguous_request_is_refused(server: Served, what: str, *, pieces: bool) -> None:
     sent, code = REFUSED[what]
     with server.connect() as connection:
         for byte in sent[: 300 if pieces else 0]:
@@ -154,7 +154,7 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize("what", ACCEPTED)
-def test_what_is_unusual_but_plain_is_taken(server: Served, what: str) -> None:
+def test_unusual_request_is_accepted(server: Served, what: str) -> None:
     sent, content = ACCEPTED[what]
     answer = server.exchange(sent)
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")

@@ -132,7 +132,7 @@ def test_a_request_has_what_the_connection_of_uvicorn_reads_of_it() -> None:
     assert inherited - set(vars(Cycle)) == {"send_500_response"}
 
 
-def test_what_is_imported_beside_the_classes_is_what_it_was() -> None:
+def test_imported_names_of_uvicorn_are_unchanged() -> None:
     assert HIGH_WATER_LIMIT == 65536
     assert STATUS_LINE[404] == b"HTTP/1.1 404 Not Found\r\n"
     state = ServerState()

@@ -71,7 +71,7 @@ def test_a_message_that_contradicts_the_schema_is_refused() -> None:
         records_query(message="example").decode_stream_options(STEPS, output_form="json", json_bytes=None)
 
 
-def test_bytes_are_no_message() -> None:
+def test_message_bytes_selects_no_message() -> None:
     query = records_query(message="bytes")
     described = DescribeRecordsQuery.model_validate({"message": "bytes"})
     for options in (

@@ -137,9 +137,7 @@ def test_lists_of_different_lengths_or_less_than_four_are_not_drawn() -> None:
         (["left/image"], "right/objects/", None),
     ],
 )
-def test_of_several_images_that_has_the_boxes_which_stands_where_they_do(
-    images: list[str], boxes: str, drawn: str | None
-) -> None:
+def test_boxes_belong_to_the_image_next_to_them(images: list[str], boxes: str, drawn: str | None) -> None:
     row = [*map(image, images), *sides(boxes, ONE)]
     assert [name for name in images if boxes_on(name, row)] == ([] if drawn is None else [drawn])
 
@@ -166,7 +164,7 @@ def test_no_more_than_a_hundred_boxes_are_drawn() -> None:
     assert len(boxes_on("image", [image("image"), *several])) == 100
 
 
-def test_a_long_name_does_not_stand_on_each_box() -> None:
+def test_long_name_is_cut_on_boxes() -> None:
     name = "x" * 60_000
     [box] = (
         cells_of([image(f"{name}/image"), numbers(f"{name}/bbox", ONE)])[f"{name}/image"].pictures[0].boxes

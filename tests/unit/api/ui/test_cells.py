@@ -164,7 +164,7 @@ def test_of_many_long_texts_some_are_shown(extent: Extent) -> None:
     assert cell.text.endswith("…]")
 
 
-def test_what_is_shown_of_rows_is_charged() -> None:
+def test_shown_cells_are_charged() -> None:
     of, budget = feature("x", "text"), Budget(Limits())
     painter = Painter(shared_images(), budget, 128, 96)
     rows = [Batch(1, (Column(Strings.pack([b"long " * 1_000])),))] * 50
@@ -178,7 +178,7 @@ def test_control_characters_are_shown_and_bytes_are_digits() -> None:
     assert cell == Cell("bytes", "80 81 82 83 84 85 86 87 88 89 8a 8b …", "20 B")
 
 
-def test_what_only_begins_like_an_image_says_why_it_is_not_drawn() -> None:
+def test_undecodable_image_says_why() -> None:
     content = b"IHDR" + (50_000).to_bytes(4, "big") * 2 + b"\x08\x02\0\0\0"
     end = b"\0\0\0\0IEND" + crc32(b"IEND").to_bytes(4, "big")
     header = b"\x89PNG\r\n\x1a\n\0\0\0\x0d" + content + crc32(content).to_bytes(4, "big") + end

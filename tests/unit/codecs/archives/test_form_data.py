@@ -168,11 +168,11 @@ GZIP = part_of("label", b"cat", None, b"Content-Encoding: gzip\r\n")
         ((GZIP, PLAIN), Refusal("unsupported_content_encoding")),
     ],
 )
-def test_what_is_no_form_of_files_is_refused(parts: tuple[str | File | bytes, ...], refusal: Refusal) -> None:
+def test_malformed_form_is_refused(parts: tuple[str | File | bytes, ...], refusal: Refusal) -> None:
     assert read_form(*parts, pieces=(None,)) == refusal
 
 
-def test_the_first_fault_is_told_however_much_is_read_at_once() -> None:
+def test_first_fault_is_reported_for_any_chunk_size() -> None:
     too_many_headers = part_of("file", b"", b"b.jpg", b"X: y\r\n" * 8)
     assert read_form("cat", too_many_headers, pieces=(None,)) == MALFORMED
     found = read_form("cat", ("a.txt", b""), too_many_headers, pieces=(None, 3))

@@ -97,7 +97,7 @@ def test_files_are_features_by_their_extension(
     ],
 )
 @pytest.mark.parametrize("layout", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
-def test_the_key_is_the_name_up_to_the_first_dot_behind_the_folders(name: str, key: str, layout: int) -> None:
+def test_key_is_the_name_up_to_the_first_dot_after_the_folders(name: str, key: str, layout: int) -> None:
     found = read(FORM, tar_of((name, b"1"), ("z.txt", b"2"), layout=layout), pieces=(None, 3))
     assert_rows(found, [{"__key__": key.encode(), "txt": b"1"}, {"__key__": b"z", "txt": b"2"}])
 
@@ -111,7 +111,7 @@ def test_plain_ustar_and_the_format_before_it_are_read() -> None:
     assert_rows(read(FORM, bytes(old) + b"1".ljust(BLOCK, b"\0") + END), expected)
 
 
-def test_a_size_may_stand_in_an_extended_header() -> None:
+def test_size_in_an_extended_header_is_used() -> None:
     record = b"10 size=3\n"
     body = header_of("pax", len(record), type=tarfile.XHDTYPE) + record.ljust(BLOCK, b"\0")
     body += header_of("a.txt", 0) + b"abc".ljust(BLOCK, b"\0") + END
@@ -228,7 +228,7 @@ def test_the_key_is_a_feature_if_it_is_declared() -> None:
     assert read_tar(("a.cls", b"1"), schema=schema) == Refusal("inexact_integer", 0, "__key__")
 
 
-def test_what_is_not_declared_is_refused_or_left_out() -> None:
+def test_undeclared_member_is_refused_or_dropped() -> None:
     files = [("a.cls", b"1"), ("b.cls", b"2"), ("b.jpg", b"x")]
     schema = schema_of(cls="int64")
     assert read_tar(*files, schema=schema) == Refusal("schema_conflict", 1, "jpg")
@@ -256,7 +256,7 @@ def test_what_is_not_declared_is_refused_or_left_out() -> None:
         ([("a.cls", b"1"), ("b.cls", b"1"), ("a.txt", b""), ("b.txt", b"")], Refusal("split_sample", 2)),
     ],
 )
-def test_what_are_no_samples_is_refused_with_its_place(files: list[File], refusal: Refusal) -> None:
+def test_files_that_are_not_samples_are_refused(files: list[File], refusal: Refusal) -> None:
     assert read_tar(*files) == refusal
 
 
@@ -306,7 +306,7 @@ DAMAGED[2 * BLOCK] ^= 1
         (tar_of(("a\udcff.txt", b"")), Refusal("invalid_member_name", offset=3 * BLOCK)),
     ],
 )  # fmt: skip
-def test_what_is_no_archive_is_refused_with_its_place(body: bytes, refusal: Refusal) -> None:
+def test_malformed_tar_is_refused_with_its_place(body: bytes, refusal: Refusal) -> None:
     found = read(FORM, body, schema=schema_of(txt="text"))
     assert found == refusal
     assert all(isinstance(read(FORM, body, pieces=(chunk,)), Refusal) for chunk in PIECES)
@@ -378,7 +378,7 @@ def test_an_archive_is_never_held_whole() -> None:
     assert budget.peak < 14 * MIB
 
 
-def test_what_is_held_is_charged() -> None:
+def test_held_files_are_charged() -> None:
     files = [(f"{n}.x{m}", b"1") for n in range(1000) for m in range(8)]
     body, budget = tar_of(*files), Budget()
 
@@ -480,7 +480,7 @@ def test_rows_are_written_as_files(features: Any, rows: Any, files: list[File]) 
         ),
     ],
 )
-def test_what_files_do_not_hold_is_refused(features: Any, rows: Any, refusal: Refusal) -> None:
+def test_value_without_a_file_form_is_refused(features: Any, rows: Any, refusal: Refusal) -> None:
     assert write(FORM, records(rows, schema=schema_of(**features))) == refusal
 
 
@@ -518,7 +518,7 @@ def test_large_values_are_not_copied() -> None:
         ),
     ],
 )
-def test_what_is_sent_in_place_of_a_tar_archive_is_named(body: bytes, remedy: str) -> None:
+def test_other_format_in_place_of_tar_is_named(body: bytes, remedy: str) -> None:
     with pytest.raises(MalformedInput, match=remedy) as caught:
         list(decode(FORM, body).batches)
     assert (caught.value.code, caught.value.location.offset) == ("invalid_tar", 0)

@@ -115,7 +115,7 @@ def test_names_of_classes_that_a_schema_has_need_not_be_sent_again() -> None:
     assert found == Refusal("inexact_integer", 0, "label")
 
 
-def test_a_folder_of_a_number_is_no_place_among_classes_that_have_numbers_for_names() -> None:
+def test_numeric_folder_is_a_class_name() -> None:
     schema = schema_of(label={"dtype": "int64", "class_names": ["3", "5", "8"]})
     assert_rows(read_both(("5/a.jpg", b""), schema=schema, undeclared="drop"), [{"label": 1}])
     found = read_both(("5/a.jpg", b""), ("1/b.jpg", b""), schema=schema, undeclared="drop")
@@ -128,7 +128,7 @@ def test_notes_of_the_system_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize("name", ["1.jpg", "./1.jpg", "cat/1.txt", "cat/1", "cat/../1.jpg", "/1.jpg"])
-def test_what_has_no_label_or_is_no_image_is_refused(name: str) -> None:
+def test_file_without_a_label_or_image_is_refused(name: str) -> None:
     assert read_both(("cat/0.jpg", b""), (name, b"")) == Refusal("invalid_member_name")
 
 
@@ -140,7 +140,7 @@ def test_samples_may_come_in_a_zip() -> None:
     )
 
 
-def test_notes_of_the_system_are_no_samples() -> None:
+def test_system_files_are_not_samples() -> None:
     notes = [("d/._a.cls", b"x"), ("__MACOSX/._a.cls", b"x"), ("._b", b"x")]
     found = read_both(*notes, ("d/a.cls", b"7"), ("d/._a.txt", b""), ("d/a.txt", b"8"), archive="samples")
     assert_rows(found, [{"__key__": b"d/a", "cls": 7, "txt": b"8"}])
@@ -197,7 +197,7 @@ def encrypted(archive: bytes) -> bytes:
         (zip_of(("a/1.jpg", b"1"), ("a/1.jpg", b"2")), "duplicate_member"),
     ],
 )
-def test_what_is_no_archive_is_refused(body: bytes, code: str) -> None:
+def test_malformed_zip_is_refused(body: bytes, code: str) -> None:
     found = read("zip", body)
     assert isinstance(found, Refusal)
     assert found.code == code
@@ -230,7 +230,7 @@ def test_the_directory_and_the_files_are_charged_before_they_are_read() -> None:
     assert code_of("zip", large, Budget(Limits(max_record_bytes=MIB))) == "record_too_large"
 
 
-def test_what_is_inflated_counts() -> None:
+def test_inflated_bytes_are_limited() -> None:
     body = zip_of(("a/1.jpg", bytes(900_000)), ("a/2.jpg", bytes(900_000)))
     assert read("zip", body, limits=Limits(max_amplification=100)) == Refusal("compression_ratio_exceeded")
     amplification = Amplification(100, lambda: len(body), allowance=MIB)

@@ -214,7 +214,7 @@ X4 = np.zeros((4, 2))
         ),
     ],
 )
-def test_arrays_that_are_no_rows(arrays: Arrays, features: Any, code: str, feature: str) -> None:
+def test_arrays_that_are_not_rows_are_refused(arrays: Arrays, features: Any, code: str, feature: str) -> None:
     options: dict[str, Any] = {} if features is None else {"schema": schema_of(**features)}
     if code == "schema_conflict" and features["x"] != "x" and "sparse" in str(features):
         code = "unsupported_kind"
@@ -437,7 +437,7 @@ def test_a_body_cut_or_changed_anywhere(form: FormName) -> None:
 AB = struct.pack("<I1sI1s", 1, b"a", 1, b"\xff")
 
 
-def test_strings_in_the_json_are_text_and_those_behind_it_are_bytes() -> None:
+def test_oip_strings_in_json_are_text_and_binary_ones_are_bytes() -> None:
     text = {"name": "t", "datatype": "BYTES", "shape": [2], "data": ["é", "b"]}
     mixed = {"name": "m", "datatype": "BYTES", "shape": [2], "data": ["a", {"b64": "/w=="}]}
     body, options = oip(text, sized("b", "BYTES", [2], 10), mixed, data=AB)
@@ -451,7 +451,7 @@ def test_strings_in_the_json_are_text_and_those_behind_it_are_bytes() -> None:
     )
 
 
-def test_the_schema_may_stand_beside_the_inputs() -> None:
+def test_schema_next_to_the_inputs_is_used() -> None:
     declared = schema_of(x="int64")
     body, options = oip(sized("x", "INT8", [2], 2), data=b"\1\2", schema=declared.to_json())
     found = read("oip", body, **options)
@@ -477,7 +477,7 @@ def test_the_schema_may_stand_beside_the_inputs() -> None:
         ((b"{}", {}), "missing_json_length"),
     ],
 )
-def test_oip_that_is_no_table_of_rows(body: tuple[bytes, dict[str, Any]], code: str) -> None:
+def test_oip_that_is_not_rows_is_refused(body: tuple[bytes, dict[str, Any]], code: str) -> None:
     refused(read("oip", body[0], **body[1]), code)
 
 
@@ -541,7 +541,9 @@ FORM_NAMES = {"npz": "NPZ", "oip": "OIP", "safetensors": "safetensors"}
         ({"dtype": "int64", "shape": [None], "kind": "sequence"}, [[1, 2], [3, 4], [5]], 2),
     ],
 )
-def test_rows_that_are_no_arrays(form: FormName, feature: Any, rows: list[Any], row: int | None) -> None:
+def test_rows_that_do_not_fit_an_array_are_refused(
+    form: FormName, feature: Any, rows: list[Any], row: int | None
+) -> None:
     is_sequence = feature.get("kind") == "sequence"
     made = records(
         [{"context": {}, "feature_lists": {"f": value}} if is_sequence else {"f": value} for value in rows],
@@ -562,7 +564,7 @@ def test_rows_that_are_no_arrays(form: FormName, feature: Any, rows: list[Any], 
         ("safetensors", "bytes", {"b64": ""}),
     ],
 )
-def test_dtypes_that_are_no_arrays(form: FormName, dtype: str, value: Any) -> None:
+def test_dtype_without_an_array_form_is_refused(form: FormName, dtype: str, value: Any) -> None:
     made = records([{"f": value}], schema=schema_of(f=dtype))
     refused(write(form, made), "not_expressible", "f")
 
@@ -574,7 +576,7 @@ def test_rows_without_any_feature_would_lose_their_number(form: FormName, count:
     assert isinstance(write(form, records([], schema=Schema(()))), bytes)
 
 
-def test_what_is_gathered_is_charged() -> None:
+def test_gathered_rows_are_charged() -> None:
     body = npz(x=np.ones(1000, "<i8"))
     assert isinstance(
         write("npz", decode("npz", body, Budget()), limits=Limits(max_decoded_bytes=9000)), bytes

@@ -369,7 +369,7 @@ def shape_of(data: Any) -> list[int]:
         ([of("int8", [1]), of("int8", [2])], "several_tensors"),
     ],
 )
-def test_what_npy_does_not_hold(items: list[Any], code: str) -> None:
+def test_tensor_without_an_npy_form_is_refused(items: list[Any], code: str) -> None:
     refused(write_tensors("npy", json_tensors(*items)), code, error=UnprocessableInput)
 
 
@@ -556,7 +556,7 @@ def test_names_of_an_npz_have_a_limit() -> None:
         ([of("int4", [1], name="x")], "not_expressible", "x"),
     ],
 )
-def test_what_npz_does_not_hold(items: list[Any], code: str, feature: str | None) -> None:
+def test_tensor_without_an_npz_form_is_refused(items: list[Any], code: str, feature: str | None) -> None:
     refused(write_tensors("npz", json_tensors(*items)), code, feature=feature)
 
 
@@ -769,7 +769,7 @@ def test_safetensors_that_are_refused(body: bytes, error: type[InputError], code
         file_of({"a": info(shape=[2**63, 0], end=0)}),
     ],
 )
-def test_what_only_the_library_reads_is_refused_on_purpose(body: bytes) -> None:
+def test_safetensors_that_only_the_library_reads_is_refused(body: bytes) -> None:
     deserialize(body)  # type: ignore[no-untyped-call]
     assert isinstance(outcome("safetensors", body), (Refusal, str))
 
@@ -827,7 +827,9 @@ def test_limits_of_safetensors() -> None:
         ("oip", [of("complex128", [[0, 1]], [1], name="c")], "not_expressible", "c"),
     ],
 )
-def test_what_named_arrays_do_not_hold(form: FormName, items: list[Any], code: str, feature: str) -> None:
+def test_tensor_without_a_named_array_form_is_refused(
+    form: FormName, items: list[Any], code: str, feature: str
+) -> None:
     refused(write_tensors(form, json_tensors(*items)), code, feature=feature, error=UnprocessableInput)
 
 
@@ -928,7 +930,7 @@ IN_JSON = {"name": "j", "datatype": "INT8", "shape": [2], "data": [1, -2], "para
 TEXT = {"name": "t", "datatype": "BYTES", "shape": [2], "data": ["é", {"b64": "/w=="}]}
 
 
-def test_oip_tensors_in_json_and_behind_it_mix() -> None:
+def test_oip_tensors_in_json_and_binary_mix() -> None:
     body = body_of(item("a"), IN_JSON, TEXT, item("b", "INT16", [2], 4), data=b"\1\2\0\3\0")
     assert read_oip(body) == [
         tensor("uint8", (1,), [1], "a"),
@@ -1170,7 +1172,7 @@ def test_raw_without_a_shape_has_one_dimension() -> None:
         assert found.shape == ((size // 2,) if shape is None else shape)
 
 
-def test_what_raw_does_not_hold() -> None:
+def test_tensor_without_a_raw_form_is_refused() -> None:
     refused(write_tensors("raw", json_tensors(of("string", ["x"]))), "no_raw_form")
     refused(write_tensors("raw", json_tensors(of("int8", [1]), of("int8", [1]))), "several_tensors")
     refused(write_tensors("raw", []), "no_tensors")
@@ -1202,7 +1204,7 @@ def declared(form: FormName) -> tuple[bytes, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("form", ["npy", "npz", "safetensors", "oip"])
-def test_what_is_declared_has_to_agree(form: FormName) -> None:
+def test_declared_dtype_and_shape_must_match(form: FormName) -> None:
     body, options = declared(form)
     assert len(read(form, body, dtype=DTYPES["float32"], shape=(2, 3), **options)) == 1
     refused(read(form, body, dtype=DTYPES["int32"], **options), "dtype_mismatch")
@@ -1353,7 +1355,7 @@ def test_faults_of_components_name_the_tensor() -> None:
     refused(read("npz", components("npz", **parts)[0], kind="sparse"), "index_out_of_bounds", feature="x")
 
 
-def test_what_is_declared_holds_for_the_whole_tensor() -> None:
+def test_declared_shape_covers_the_whole_sparse_tensor() -> None:
     body, _ = components("npz", indices=INDICES, values=VALUES, dense_shape=SHAPE34)
     assert len(read("npz", body, kind="sparse", dtype=DTYPES["float32"], shape=(3, 4))) == 1
     refused(read("npz", body, kind="sparse", dtype=DTYPES["int64"]), "dtype_mismatch")

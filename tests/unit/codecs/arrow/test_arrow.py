@@ -144,7 +144,7 @@ def test_a_tensor_whose_shapes_differ(metadata: str, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("column", [pa.nulls(3), pa.array([[], None, [[]]], pa.list_(pa.list_(pa.null())))])
-def test_a_column_of_nothing_but_null_and_empty_lists_is_no_feature(column: Any) -> None:
+def test_a_column_of_nothing_but_null_and_empty_lists_is_not_a_feature(column: Any) -> None:
     found = read(written(columns(x=column, y=[1, 2, 3])))
     assert_rows(found, [{"y": 1}, {"y": 2}, {"y": 3}])
     assert isinstance(found, Rows)
@@ -160,7 +160,7 @@ def test_a_column_of_nothing_but_null_and_empty_lists_is_no_feature(column: Any)
 
 @pytest.mark.parametrize("file", [False, True])
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
-def test_it_is_the_same_at_every_split(file: bool, compression: str | None) -> None:
+def test_chunk_size_changes_nothing(file: bool, compression: str | None) -> None:
     batch = columns(x=pa.array(["a", "b", None]).dictionary_encode(), y=[[1.5], [], None])
     data = written(batch, batch.slice(1), file=file, compression=compression)
     rows: list[dict[str, Any]] = [{"x": b"a", "y": [1.5]}, {"x": b"b", "y": []}, {"x": None, "y": None}]
@@ -286,7 +286,7 @@ def test_values_are_what_the_schema_declares(array: Any, declared: Any, values: 
         (pa.array([{"data": [1], "shape": [2**32] * 2}]), UNKNOWN, "schema_conflict", 0),
     ],
 )  # fmt: skip
-def test_what_the_schema_does_not_hold_is_refused(
+def test_array_that_does_not_fit_the_schema_is_refused(
     array: Any, declared: Any, code: str, row: int | None
 ) -> None:
     assert read_x(array, schema=schema_of(x=declared)) == Refusal(code, row, "x")
@@ -334,7 +334,7 @@ def test_the_schema_in_the_metadata_counts_as_declared() -> None:
 @pytest.mark.parametrize(
     ("text", "code"), [("{", "invalid_json"), ("[]", "invalid_schema"), ('{"features": 1}', "invalid_schema")]
 )
-def test_metadata_that_is_no_schema(text: str, code: str) -> None:
+def test_malformed_schema_metadata_is_refused(text: str, code: str) -> None:
     assert code_of(marked(text)) == code
 
 
@@ -582,7 +582,7 @@ def test_two_columns_of_one_name() -> None:
     assert read(written(batch)) == Refusal("duplicate_feature", feature="x")
 
 
-def test_more_rows_than_bytes_can_stand_for() -> None:
+def test_row_count_beyond_the_amplification_limit_is_refused() -> None:
     data = written(columns(x=pa.nulls(7)))
     for length in (2**40, 2**26):
         assert (
@@ -616,7 +616,7 @@ def long_again(num_rows: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("way", long_again(1))
-def test_long_values_that_few_bytes_stand_for_are_taken_a_few_rows_at_a_time(way: str) -> None:
+def test_repeated_long_values_are_read_in_small_batches(way: str) -> None:
     budget = Budget(amplification=Amplification(1100, lambda: 2**20))
     found = format_cases.decode("arrow", written(columns(x=long_again(512)[way])), budget)
     sizes = [batch.num_rows for batch in found.batches]
@@ -625,7 +625,7 @@ def test_long_values_that_few_bytes_stand_for_are_taken_a_few_rows_at_a_time(way
     assert budget.peak <= 2**26
 
 
-def test_rows_behind_long_values_are_taken_many_at_a_time_again() -> None:
+def test_batches_grow_again_after_long_values() -> None:
     named: Any = np.ones(2 * MAX_BATCH_ROWS, "i1")
     named[[0, 1, 2, MAX_BATCH_ROWS]] = 0
     found = read_x(pa.DictionaryArray.from_arrays(named, pa.array(["a" * LONG_ALONE, "b"])))
@@ -646,7 +646,7 @@ def test_a_row_that_becomes_too_much_for_its_body_is_refused_before_it_is_made()
 
 @pytest.mark.parametrize("length", [-1, -(2**31), 2**31 - 1])
 @pytest.mark.parametrize("layout", [pa.string_view(), pa.binary_view()], ids=str)
-def test_what_stands_in_the_view_of_a_null_is_not_looked_at(layout: pa.DataType, length: int) -> None:
+def test_view_of_a_null_is_not_read(layout: pa.DataType, length: int) -> None:
     """`validate(full=True)` does not look at it either, but Arrow's cast does, and dies."""
     content = b"a string too long for its view"
     views = np.zeros((3, 4), np.int32)
@@ -774,7 +774,7 @@ def test_dictionaries_in_pieces() -> None:
     assert_rows(read(written(BATCH, more)), [*ROWS, {"x": 1, "s": b"d"}])
 
 
-def test_tensors_are_no_batches() -> None:
+def test_arrow_tensor_message_is_refused() -> None:
     sink = io.BytesIO()
     pa.ipc.write_tensor(pa.Tensor.from_numpy(pa.array([1, 2, 3]).to_numpy()), pa.PythonFile(sink, "w"))
     assert code_of(sink.getvalue()) == "unsupported_arrow"
@@ -899,7 +899,7 @@ def test_other_languages_see_natural_types() -> None:
     assert found.field("f").metadata == {b"shardsmith:dtype": b"bfloat16"}
 
 
-def test_the_one_dimension_that_varies_may_stand_anywhere() -> None:
+def test_varying_dimension_may_be_anywhere() -> None:
     rows = [{"x": [[[1]], [[2]]]}, {"x": [[[1], [2]], [[3], [4]]]}]
     declared = schema_of(x={"dtype": "int8", "shape": [2, None, 1]})
     data = write(format_cases.records(rows, schema=declared))
@@ -920,7 +920,7 @@ def test_the_one_dimension_that_varies_may_stand_anywhere() -> None:
         ({"dtype": "text", "shape": [None, 1], "kind": "sequence"}, [[["a"], ["b"]], None, []]),
     ],
 )
-def test_null_stands_at_the_top_alone(feature: dict[str, Any], rows: list[Any]) -> None:
+def test_nested_null_is_refused(feature: dict[str, Any], rows: list[Any]) -> None:
     declared = schema_of(x={**feature, "nullable": True})
     is_sequence = feature.get("kind") == "sequence"
     body = [{"feature_lists": {"x": row}} if is_sequence else {"x": row} for row in rows]
@@ -989,7 +989,7 @@ def test_the_row_of_what_does_not_go_into_arrow(feature: dict[str, Any], array: 
     assert format_cases.write("arrow", Records(declared, iter([empty, *batches]))) == expected
 
 
-def test_what_is_copied_beside_nulls_is_charged() -> None:
+def test_copies_next_to_nulls_are_charged() -> None:
     declared = schema_of(x={"dtype": "float32", "shape": [1000], "nullable": True})
     sparse = Column(np.zeros(1000, np.float32), (), np.arange(100) == 50, 1000)
     few = Limits(max_decoded_bytes=100_000)

@@ -107,7 +107,7 @@ def test_rows_of_other_arrow_are_the_first_dimension(
         (pa.array([{"a": 1}]), "unsupported_type"),
     ],
 )
-def test_columns_that_are_no_tensors(array: Any, code: str) -> None:
+def test_column_that_is_not_a_tensor_is_refused(array: Any, code: str) -> None:
     found = read(written(pa.RecordBatch.from_pydict({"x": array})))
     assert isinstance(found, Refusal)
     assert (found.code, found.feature) == (code, "x")
@@ -149,7 +149,7 @@ def test_marked_batches_are_rows_where_there_are_several() -> None:
     assert read(marked(b"[3,1]", 2)) == [Values("int8", (2, 3), [1, 2, 3] * 2, "x")]
 
 
-def test_what_was_declared_has_to_agree() -> None:
+def test_declared_dtype_and_shape_must_match() -> None:
     data = write(some(DTYPES["int8"], (2,)))
     assert read(data, dtype=DTYPES["int8"], shape=(2,)) == [Values("int8", (2,), [0, 1], "tensor")]
     for options, code in (

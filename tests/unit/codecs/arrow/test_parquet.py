@@ -212,7 +212,7 @@ def test_large_rows_make_small_batches() -> None:
 
 
 @pytest.mark.parametrize("shape", [[0], [None, 0]])
-def test_what_parquet_does_not_hold(shape: list[int | None]) -> None:
+def test_schema_without_a_parquet_form_is_refused(shape: list[int | None]) -> None:
     declared = schema_of(x={"dtype": "int8", "shape": shape, "encoding": "tensor"})
     assert format_cases.write("parquet", Records(declared, iter(()))) == Refusal(
         "not_expressible", feature="x"
@@ -264,7 +264,7 @@ def footer_of(data: bytes) -> tuple[int, int]:
           for body in (b"\x1c" * 40, b"\x19\xfc\xff\xff\x7f", b"\x1d", b"\x15" + b"\xff" * 11)),
     ],
 )  # fmt: skip
-def test_what_is_no_parquet_file(data: bytes, code: str) -> None:
+def test_malformed_parquet_is_refused(data: bytes, code: str) -> None:
     found = read(data)
     assert isinstance(found, Refusal)
     assert found.code == code
@@ -309,7 +309,7 @@ def test_a_flipped_bit_in_a_page_with_a_checksum() -> None:
         saved(pa.table({"x": pa.array([[1] * 2**22])}), compression="zstd"),
     ],
 )
-def test_what_takes_more_than_the_budget(data: bytes) -> None:
+def test_parquet_beyond_the_budget_is_refused(data: bytes) -> None:
     assert len(data) < 2**16
     found = read(data, limits=Limits(max_decoded_bytes=24 * 2**20))
     assert isinstance(found, Refusal)

@@ -99,9 +99,7 @@ def column(*fields: str, end: str = "\n", **options: Any) -> tuple[str, list[Any
         (["é", "漢字", "\ufeff"], "text", ["é".encode(), "漢字".encode(), b"\xef\xbb\xbf"]),
     ],
 )
-def test_what_a_column_is_inferred_to_be(
-    fields: list[str], feature: str, values: list[Any], end: str
-) -> None:
+def test_column_dtype_is_inferred(fields: list[str], feature: str, values: list[Any], end: str) -> None:
     assert repr(column(*fields, end=end, pieces=(None, 1))) == repr((feature, values))
 
 
@@ -218,7 +216,7 @@ def test_how_others_write_it(text: str, dialect: CsvDialect, rows: list[dict[str
     assert_rows(read_csv(text, csv=dialect, pieces=PIECES), rows)
 
 
-def test_a_quote_beside_another_delimiter() -> None:
+def test_quote_with_another_delimiter_is_refused() -> None:
     assert read_csv('x;y\n"1",2;3\n', csv=CsvDialect(";")) == Refusal("invalid_csv", 0)
 
 
@@ -358,7 +356,7 @@ def test_columns_and_features_without_a_counterpart(
     assert read_csv(text, schema=schema, **options) == refusal
 
 
-def test_what_is_not_declared_is_dropped_where_asked() -> None:
+def test_undeclared_column_is_dropped_on_request() -> None:
     found = rows_of("y,x\n2,1\n", schema=schema_of(x="int64", z=nullable("int8")), undeclared="drop")
     assert found.rows == [{"x": 1, "z": None}]
 
@@ -408,7 +406,7 @@ def test_what_is_not_declared_is_dropped_where_asked() -> None:
         ('"' + "\n" * 500_000 + '"\n1\n', Refusal("invalid_feature_name")),
     ],
 )
-def test_what_is_no_csv(text: str | bytes, refusal: Refusal) -> None:
+def test_malformed_csv_is_refused(text: str | bytes, refusal: Refusal) -> None:
     pieces = PIECES if len(text) < 1000 else (None, 10_007)
     found = read_csv(text, pieces=pieces)
     assert isinstance(found, Refusal)
@@ -479,7 +477,7 @@ ROWS = [
         ({"nonfinite": "error"}, Refusal("nonfinite_value", 2, "n")),
     ],
 )
-def test_what_is_written(options: dict[str, Any], expected: bytes | Refusal) -> None:
+def test_csv_is_written(options: dict[str, Any], expected: bytes | Refusal) -> None:
     assert write("csv", records(ROWS, schema=OUT), **options) == expected
 
 
@@ -499,7 +497,7 @@ def test_what_is_written(options: dict[str, Any], expected: bytes | Refusal) -> 
         ("bytes", {"b64": "YQBi"}, Refusal("not_expressible", 1, "x")),
     ],
 )
-def test_what_a_value_is_written_as(dtype: str, value: Any, text: bytes | Refusal) -> None:
+def test_value_is_written_as_text(dtype: str, value: Any, text: bytes | Refusal) -> None:
     first = {"bool": True, "bytes": {"b64": "YQ=="}}.get(dtype, 1)
     found = write("csv", records([{"x": first}, {"x": value}], schema=schema_of(x=dtype)), int64="string")
     assert (found if isinstance(text, Refusal) else found.split(b"\r\n")[2]) == text  # type: ignore[union-attr]
@@ -520,7 +518,9 @@ def test_the_row_of_an_error_counts_all_batches() -> None:
         ([{"context": {"x": 1}, "feature_lists": {}}], None, {"message": "sequence_example"}),
     ],
 )
-def test_what_a_field_does_not_hold(rows: Any, schema: Schema | None, options: dict[str, Any]) -> None:
+def test_value_without_a_field_form_is_refused(
+    rows: Any, schema: Schema | None, options: dict[str, Any]
+) -> None:
     found = write("csv", records(rows, schema=schema, **options))
     assert isinstance(found, Refusal)
     assert found.code == "not_expressible"

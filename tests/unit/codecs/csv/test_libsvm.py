@@ -123,7 +123,7 @@ def test_declared_features_have_names_of_their_own() -> None:
         (b"1 qid:1.5", Refusal("schema_conflict", 0, "qid")),
     ],
 )
-def test_what_is_no_such_line_is_refused_with_its_row(text: bytes, refusal: Refusal) -> None:
+def test_malformed_line_is_refused_with_its_row(text: bytes, refusal: Refusal) -> None:
     assert read_text(text) == refusal
 
 
@@ -189,7 +189,7 @@ def test_rows_are_written_one_a_line() -> None:
         ({"x": {"values": [1, "NaN"], "indices": [[1], [2]]}, "y": 1}, Refusal("nonfinite_value", 1, "x")),
     ],
 )
-def test_what_no_line_says_is_refused_with_its_row(row: dict[str, Any], refusal: Refusal) -> None:
+def test_row_without_a_line_form_is_refused(row: dict[str, Any], refusal: Refusal) -> None:
     schema = schema_of(x={**SPARSE, "nullable": True}, y={"dtype": "float32", "nullable": True})
     rows = [{"x": {"values": [1], "indices": [[1]]}, "y": 1}, row]
     assert write(FORM, records(rows, schema=schema)) == refusal

@@ -67,7 +67,7 @@ def frames(form: str) -> bytes:
         (encoded("BMP", "RGBA"), ImageHeader("bmp", 5, 7, 4)),
     ],
 )
-def test_what_a_header_says(data: bytes, header: ImageHeader) -> None:
+def test_image_header_is_read(data: bytes, header: ImageHeader) -> None:
     assert read_header(data) == header
 
 
@@ -116,7 +116,7 @@ def jpeg_frame(marker: int, precision: int = 8, components: int = 3, height: int
         (encoded("BMP", "1"), "unsupported_image", "1 bits a pixel"),
     ],
 )
-def test_what_is_refused(data: bytes, code: str, detail: str) -> None:
+def test_bad_image_header_is_refused(data: bytes, code: str, detail: str) -> None:
     with pytest.raises(InputError) as caught:
         read_header(data)
     assert (caught.value.code, detail in caught.value.detail) == (code, True), caught.value.detail

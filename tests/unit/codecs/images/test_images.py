@@ -125,7 +125,7 @@ PNG = encode(RGB, "png")
         ("png", PNG, {"kind": "sparse"}, Refusal("unsupported_kind")),
     ],
 )
-def test_what_is_no_such_image_is_refused(
+def test_image_of_another_format_is_refused(
     images: ImageCodecs, form: Any, body: bytes, options: Any, refusal: Refusal
 ) -> None:
     assert read(images, form, body, **options) == refusal
@@ -228,7 +228,7 @@ def test_quality_is_that_of_the_jpeg(images: ImageCodecs) -> None:
         ("png", Array.of(np.array([[b"a"]], object), DTYPES["string"])),
     ],
 )
-def test_what_is_no_image_is_not_written(images: ImageCodecs, form: Any, array: Array) -> None:
+def test_tensor_that_is_not_an_image_is_refused(images: ImageCodecs, form: Any, array: Array) -> None:
     assert write_tensors(form, [array], images=images) == Refusal("not_expressible")
 
 
@@ -256,7 +256,7 @@ def test_only_the_pixels_stay_charged(images: ImageCodecs) -> None:
     assert isinstance(body, bytes)
 
 
-def test_what_is_taken_is_charged(images: ImageCodecs) -> None:
+def test_decoded_image_is_charged(images: ImageCodecs) -> None:
     body = encode(pixels(1500, 2000, 3), "png")
     decoded(images, "png", body, Budget())  # the process is there now
     budget = Budget()
@@ -290,7 +290,7 @@ def test_an_image_beyond_the_budget_is_to_be_made_smaller(images: ImageCodecs) -
         decoded(images, "png", body, Budget(Limits(max_decoded_bytes=MIB)))
 
 
-def test_an_image_larger_than_a_process_takes_is_no_damaged_one() -> None:
+def test_image_over_the_process_limit_is_not_called_damaged() -> None:
     processes = ImageProcesses(1, shared_bytes=MIB)
     try:
         with pytest.raises(LimitExceeded, match="of 600 x 700 pixels is not decoded: at most 1048576 bytes"):

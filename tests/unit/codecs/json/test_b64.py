@@ -143,7 +143,7 @@ def test_rows_in_the_web_safe_alphabet() -> None:
     assert found.rows == [{"s": [b"\xff\xff\xbe"]}]
 
 
-def test_rows_that_are_no_base64_are_named() -> None:
+def test_row_that_is_not_base64_is_named() -> None:
     found = rows({"instances": [cell(messages(ROWS)[0]), {"b64": "?"}]})
     assert isinstance(found, Refusal)
     assert (found.code, found.pointer) == ("invalid_base64", "/instances/1/b64")

@@ -80,7 +80,7 @@ def test_slices_write_their_own_rows(case: tuple[Schema, list[dict[str, Any]]]) 
         max_size=4,
     )
 )
-def test_what_is_inferred_takes_the_rows_that_it_came_from(rows: list[dict[str, Any]]) -> None:
+def test_inferred_schema_accepts_its_rows(rows: list[dict[str, Any]]) -> None:
     refusal = None
     try:
         records = decoded(rows)
@@ -205,12 +205,14 @@ STEPS = {"dtype": "int64", "shape": [None], "kind": "sequence"}
         ([{"x": 1}], {"schema": schema_of(x=STEPS)}, "invalid_sequence_example", 0),
     ],
 )
-def test_rows_that_are_no_sequence_examples(rows: list[Any], options: Any, code: str, row: int) -> None:
+def test_row_that_is_not_a_sequence_example_is_refused(
+    rows: list[Any], options: Any, code: str, row: int
+) -> None:
     error = refused(rows, **({"message": SEQUENCES} | options))
     assert (error.code, error.row) == (code, row)
 
 
-def test_what_a_schema_does_not_name_may_be_dropped() -> None:
+def test_undeclared_feature_is_dropped_on_request() -> None:
     rows = [{"context": {"y": 1}, "feature_lists": {"x": [1], "z": [2]}}]
     records = decoded(rows, schema=schema_of(x=STEPS), undeclared="drop")
     assert encoded(records) == [{"context": {}, "feature_lists": {"x": [1]}}]

@@ -66,7 +66,7 @@ def test_an_error_says_what_to_do(body: bytes, error: type[Exception], hint: str
     assert hint in found.detail
 
 
-def test_bodies_that_are_no_rows_are_told_of_those_that_are() -> None:
+def test_body_without_rows_names_the_accepted_bodies() -> None:
     found = read("json", b"5")
     assert isinstance(found, Refusal)
     assert found.error is AmbiguousInput
@@ -178,7 +178,7 @@ def test_a_large_array_that_does_not_end_well_is_refused_before_its_rows(end: st
     assert (found.code, found.row) == ("ambiguous_json" if end == ", 1]" else "invalid_json", None)
 
 
-def test_a_schema_may_stand_behind_the_rows_of_a_large_body() -> None:
+def test_schema_after_the_rows_of_a_large_body_is_used() -> None:
     rows = ",".join('{"a": 5, "pad": "' + "x" * 90 + '"}' for _ in range(20_000))
     schema = '{"features": {"a": {"dtype": "uint8"}, "pad": {"dtype": "bytes"}}}'
     found = read("json", f'{{"instances": [{rows}], "schema": {schema}}}'.encode())

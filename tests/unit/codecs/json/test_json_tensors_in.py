@@ -219,7 +219,7 @@ def test_faulty_bodies(text: str, code: str, place: int | str | None) -> None:
         assert (found.code, at) == (code, expected)
 
 
-def test_bytes_that_are_no_utf8_and_faults_behind_much_text() -> None:
+def test_invalid_utf8_and_late_faults_have_their_offset() -> None:
     many = b"[" + b"1.5," * 500_000
     for text, code, offset in [
         (b'["a\xff"]', "invalid_utf8", 3),
@@ -407,7 +407,7 @@ def test_base64_of_either_alphabet_with_or_without_padding(data: bytes, url_safe
         (5, "takes a string"),
     ],
 )
-def test_what_is_wrong_with_base64_is_named(text: object, what: str) -> None:
+def test_fault_in_base64_is_named(text: object, what: str) -> None:
     found = refused(json.dumps(["a", {"b64": text}]).encode())
     assert (found.error, found.code, found.pointer) == (MalformedInput, "invalid_base64", "/1")
     assert what in found.detail
@@ -439,7 +439,7 @@ def test_what_is_wrong_with_base64_is_named(text: object, what: str) -> None:
         ("[1, 2]", {"kind": "sparse"}, "kind_mismatch"),
     ],
 )  # fmt: skip
-def test_what_is_declared_beside_a_body(text: str, options: dict[str, Any], expected: str) -> None:
+def test_declared_dtype_and_shape_are_used(text: str, options: dict[str, Any], expected: str) -> None:
     if "[" in expected:
         assert read(text.encode(), **options) == [expected]
     else:

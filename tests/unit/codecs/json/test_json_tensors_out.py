@@ -239,7 +239,7 @@ def test_a_value_without_text_names_its_element(
         assert caught.value.detail.startswith(f"Element {element} of 'x'")
 
 
-def test_what_a_layout_does_not_hold() -> None:
+def test_tensor_without_a_form_in_the_layout_is_refused() -> None:
     for tensor, layout, code in [
         (dense("complex64", (1,), [1]), "oip", "no_datatype"),
         (dense("int8", (2**40, 0), []), "nested", "shape_too_large"),
@@ -364,7 +364,7 @@ def test_more_dimensions_than_numpy_holds() -> None:
         assert text == "[" * 200 + {"int8": "7", "complex64": "[7.0,0.0]"}[dtype] + "]" * 200
 
 
-def test_memory_that_is_not_aligned_and_bytes_that_are_no_bool() -> None:
+def test_unaligned_memory_and_odd_bools_are_written() -> None:
     values = np.frombuffer(b"\0" + np.array([0.5, 2], np.float32).tobytes(), np.uint8)[1:].view(np.float32)
     assert written(Array(DTYPES["float32"], (2,), values), layout="nested") == "[0.5,2.0]"
     flags = np.array([0, 1, 7], np.uint8).view(np.bool_)

@@ -52,7 +52,7 @@ JSON_VALUES = st.recursive(
 
 @settings(deadline=None, max_examples=100)
 @given(value=JSON_VALUES, ascii_only=st.booleans())
-def test_what_the_standard_library_writes_is_read(value: Any, ascii_only: bool) -> None:
+def test_output_of_the_standard_library_is_read(value: Any, ascii_only: bool) -> None:
     assert fault(json.dumps([0, value], ensure_ascii=ascii_only)) is None
 
 
@@ -148,7 +148,7 @@ def test_nesting_is_bounded_exactly(opening: str) -> None:
     assert (found.error, found.code, found.offset) == (LimitExceeded, "json_too_deep", 20 * len(opening))
 
 
-def test_brackets_in_strings_are_no_nesting() -> None:
+def test_brackets_in_strings_do_not_nest() -> None:
     limits = Limits(max_json_depth=3)
     text = b'["[[[[\\"[[[[", "]]]]\\\\", {"{{{{{": []}]'
     assert fault(text, limits) is None
@@ -244,7 +244,7 @@ def test_the_charge_covers_what_parsing_takes(text: str) -> None:
         (',"a":' + "9" * 5000 + "}", "integer_too_large"),
     ],
 )
-def test_finding_a_fault_behind_a_long_string_takes_little(fault: str, code: str) -> None:
+def test_fault_after_a_long_string_takes_little_memory(fault: str, code: str) -> None:
     text = ('{"x":"' + "\\n" * 500_000 + '"' + fault).encode()
 
     def parse() -> None:

@@ -84,9 +84,7 @@ def test_a_filled_read_only_base_is_copied(monkeypatch: pytest.MonkeyPatch, tmp_
     assert (folder / "kernels_1" / "crc.nbi").read_bytes() == b"index"
 
 
-def test_where_nothing_can_be_written_there_is_no_cache(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_unwritable_folder_disables_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
 

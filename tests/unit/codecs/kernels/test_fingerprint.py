@@ -55,7 +55,7 @@ def grouped(strings: list[bytes], hashes: list[int], most: int) -> dict[bytes, i
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.binary(max_size=20) | st.sampled_from([b"12345678a", b"12345678b", b"", b"\0"])))
-def test_strings_are_told_apart_by_their_bytes_even_where_all_hashes_are_equal(strings: list[bytes]) -> None:
+def test_equal_hashes_do_not_merge_strings(strings: list[bytes]) -> None:
     expected = Counter(strings)
     for hashes in ([7] * len(strings), [hash(each) & 0xFFFF for each in strings]):
         assert grouped(strings, hashes, len(strings) + 1) == expected

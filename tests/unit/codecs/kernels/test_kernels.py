@@ -101,7 +101,7 @@ def test_all_are_compiled_once_and_in_order(last_first: bool) -> None:
     assert table.are_compiled
 
 
-def test_what_is_asked_for_meanwhile_comes_next() -> None:
+def test_requested_kernel_is_compiled_next() -> None:
     compiler = Compiler(held=NAMES[1])
     table = Kernels(compiler)
     everything = threading.Thread(target=table.compile_all)

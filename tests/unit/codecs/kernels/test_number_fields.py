@@ -106,7 +106,7 @@ def expected(field: str) -> tuple[int, int]:
         [],
     ],
 )
-def test_what_a_field_is(fields: list[str]) -> None:
+def test_field_is_classified(fields: list[str]) -> None:
     assert read(*fields) == [expected(field) for field in fields]
 
 

@@ -102,7 +102,7 @@ def test_components_are_read_as_lists_where_nothing_is_declared() -> None:
     assert rows_of(parsed(data)) == [{"x/ragged_flat_values": [1.0], "x/ragged_row_lengths_0": [1, 0]}]
 
 
-def test_what_a_list_cannot_hold_is_refused_under_the_name_of_the_feature() -> None:
+def test_value_that_does_not_fit_a_list_names_its_feature() -> None:
     schema = schema_of(x=SPARSE)
     with pytest.raises(LossyConversion) as caught:
         encoded(schema, {"x": {"indices": [0], "values": [1.0]}})

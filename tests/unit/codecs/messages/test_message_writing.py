@@ -137,7 +137,7 @@ def test_ragged_and_sparse_values_are_several_lists(
     assert message(schema, {"x": None, "n": 0}) == field(0x0A, entry("n", hexed(FEATURES[0][2])))
 
 
-def test_keys_go_by_their_bytes_but_behind_what_they_begin() -> None:
+def test_keys_are_ordered_by_bytes_and_longer_first() -> None:
     names = ["b", "a", "ab", "é", "a/b"]
     one = hexed("1a03 0a01 01")
     expected = b"".join(entry(name, one) for name in ["a/b", "ab", "a", "b", "é"])
@@ -146,7 +146,7 @@ def test_keys_go_by_their_bytes_but_behind_what_they_begin() -> None:
     )
 
 
-def test_what_a_row_lacks_leaves_no_trace_but_the_parts_that_the_schema_has() -> None:
+def test_missing_value_writes_no_feature() -> None:
     optional = {"nullable": True}
     lists = INT | optional | {"shape": [None], "kind": "sequence"}
     assert message(schema_of(c=INT | optional), {"c": None}) == hexed("0a00")
@@ -269,7 +269,7 @@ def test_every_kind_names_the_rows_that_are_rounded_or_refused(kind: str) -> Non
 
 @pytest.mark.parametrize("dtype", ["float64", "uint64"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_list_does_not_hold_and_was_declared_needs_a_word(kind: str, dtype: str) -> None:
+def test_declared_lossy_dtype_needs_lossy_allow(kind: str, dtype: str) -> None:
     schema = schema_of(x=KINDS[kind][0] | {"dtype": dtype})
     for options in (RULE, EXACT):
         with pytest.raises(LossyConversion, match="lossy=allow"):  # before the first batch

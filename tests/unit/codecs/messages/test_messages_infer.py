@@ -53,7 +53,7 @@ def test_the_schema_is_the_union_in_order_of_first_appearance() -> None:
     )
 
 
-def test_what_has_no_kind_says_nothing() -> None:
+def test_feature_without_a_kind_decides_no_dtype() -> None:
     found = tfrecord(example(x=b"", y=ints(7)), example(x=floats(0)))
     assert inferred(found) == {"y": "int64[null]?", "x": "float32[null]?"}
     assert_rows(found, [{"y": [7], "x": None}, {"y": None, "x": [0.0]}])
@@ -179,7 +179,7 @@ def test_a_list_that_few_rows_have_gives_the_others_no_room() -> None:
     assert inferred(found) == {"x": "sequence int64[null,2]?"}
 
 
-def test_what_a_repeated_key_said_first_does_not_count() -> None:
+def test_last_value_of_a_repeated_key_counts() -> None:
     messages = [example(x=ints(1, 2)) + ONE, ONE, ONE + example(x=b"")]
     found = tfrecord(*messages, infer="all")
     assert inferred(found) == {"x": "int64?"}
@@ -219,7 +219,7 @@ def test_the_name_in_the_other_part_may_come_late() -> None:
         assert inferred(found) == {**expected, "feature_lists/x": "sequence int64[null,null]?"}
 
 
-def test_a_declared_list_with_that_name_is_the_one_beside_the_context() -> None:
+def test_declared_list_with_the_name_of_a_context_feature_is_read() -> None:
     steps = {"dtype": "float32", "shape": [None, None], "kind": "sequence"}
     schema = schema_of(**{"x": {"dtype": "int64"}, "feature_lists/x": steps})
     found = tfrecord(BOTH, schema=schema, undeclared="drop")
@@ -235,7 +235,7 @@ def test_a_declared_list_with_that_name_is_the_one_beside_the_context() -> None:
     assert "'feature_lists/x'" in refusal.detail
 
 
-def test_json_names_the_list_beside_the_context_as_the_schema_does() -> None:
+def test_json_names_a_list_as_the_schema_does() -> None:
     steps = {"dtype": "float32", "shape": [None, None], "kind": "sequence"}
     schema = schema_of(**{"x": {"dtype": "int64"}, "feature_lists/x": steps})
     line = b'{"context": {"x": 7}, "feature_lists": {"%s": [[0.5], [1.5, 2.5]]}}\n'
@@ -256,7 +256,7 @@ def test_json_names_the_list_beside_the_context_as_the_schema_does() -> None:
         example({"x": ints(7), "feature_lists/x": ints(7)}) + lists(x=[ints(1)]),
     ],
 )
-def test_a_name_that_would_stand_for_two_is_refused(message: bytes) -> None:
+def test_name_of_two_features_is_refused(message: bytes) -> None:
     for infer in ("head", "all"):
         found = tfrecord(message, message="sequence_example", infer=infer)
         assert found == Refusal("duplicate_feature", feature="feature_lists/x")

@@ -198,7 +198,7 @@ def test_malformed_feature_lists_are_named_with_row_and_offset(message: bytes, p
         assert tfrecord(STEP, message, STEP, **options) == expected, options
 
 
-def test_what_has_two_meanings_is_refused() -> None:
+def test_ambiguous_message_is_refused() -> None:
     two_kinds = example(x=ints(1) + floats(1))
     assert tfrecord(ONE, two_kinds, schema=_INT8).code == "ambiguous_example"  # type: ignore[union-attr]  # a Refusal
     for message, options in (
@@ -424,7 +424,7 @@ MALFORMED_ENTRIES = {
 
 
 @pytest.mark.parametrize("name", MALFORMED_ENTRIES)
-def test_what_is_dropped_is_checked_all_the_same(name: str) -> None:
+def test_dropped_feature_is_validated(name: str) -> None:
     bad = field(0x0A, field(0x0A, MALFORMED_ENTRIES[name]))
     for message in (bad, example(x=ints(1)) + bad, example(a=floats(1), b=strings(b"c", b"")) + bad):
         found = tfrecord(message, schema=x("int64", nullable=True), undeclared="drop")
@@ -437,7 +437,7 @@ def test_what_is_dropped_is_checked_all_the_same(name: str) -> None:
     assert found.code == "ambiguous_example"
 
 
-def test_what_is_well_formed_is_dropped_however_it_is_written() -> None:
+def test_well_formed_feature_is_dropped_in_any_spelling() -> None:
     long = strings(*[b"a" * 200] * 3)
     unpacked = field(0x1A, b"\x08\x01" + b"\x08\x02")
     for dropped in (
@@ -457,7 +457,7 @@ def test_what_is_well_formed_is_dropped_however_it_is_written() -> None:
             assert [row["x"] for row in found.rows] == [7, 8, 7][: len(rows)]
 
 
-def test_what_is_not_named_is_refused_in_every_row_unless_it_is_to_be_dropped() -> None:
+def test_undeclared_feature_is_refused_in_every_row() -> None:
     for message in (example(q=ints(1), x=ints(7)), example(x=ints(7), q=ints(1))):
         for rows in ((message,), (ONE, message), (ONE, ONE, message, message)):
             found = tfrecord(*rows, schema=x("int64"))

@@ -565,7 +565,7 @@ def test_the_web_safe_alphabet_has_no_padding() -> None:
     assert written("b64") == b'{"instances":[]}'
 
 
-def test_instances_of_one_are_read_beside_what_serving_sends() -> None:
+def test_instance_next_to_signature_name_is_read() -> None:
     text = base64.b64encode(V + ONE).decode().rstrip("=")
     body: Any = {"instances": [{"b64": text}], "signature_name": "serving_default"}
     assert read_tensors("b64", json.dumps(body).encode()) == [Values("float32", (1,), [1.0])]
@@ -679,7 +679,7 @@ def read_sparse(form: FormName, body: bytes, limits: Limits | None = None, kind:
     return read_tensors(form, body, limits=limits, kind=kind)
 
 
-def test_strings_inside_stand_in_tensor_content() -> None:
+def test_component_strings_are_in_tensor_content() -> None:
     tensor = sparse([[0], [2]], [b"a", b""], (3,), "string")
     message = written("tensorproto", tensor)
     assert parsed(message)[2][1] == bytes.fromhex("08071204120208022203010061")
@@ -775,7 +775,7 @@ def drawn(found: Any) -> list[bytes]:
 @pytest.mark.parametrize("form", ["tensorproto", "tfrecord"])
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("chunk", [None, 999])
-def test_what_arrives_takes_no_memory(form: FormName, known: bool, chunk: int | None) -> None:
+def test_arriving_tensor_takes_no_memory(form: FormName, known: bool, chunk: int | None) -> None:
     body = as_body(form, LONG_MESSAGE)
     assert drawn(arriving(form, body, len(body) if known else None, chunk)) == [LONG.tobytes()]
 
@@ -792,7 +792,7 @@ def test_long_messages_are_read_alike_whole_and_as_they_arrive(form: FormName) -
 @pytest.mark.parametrize(
     "late", [b"\x08\x09", SHAPE_2, field(4, bytes(4)), ONE, field(1000, bytes(5000))], ids=bytes.hex
 )
-def test_a_field_behind_the_elements_is_refused_unless_it_is_seen_beforehand(late: bytes) -> None:
+def test_field_after_the_elements_is_refused(late: bytes) -> None:
     with pytest.raises(InputError) as caught:
         drawn(arriving("tensorproto", LONG_MESSAGE + late))
     assert caught.value.code == "late_field"
@@ -845,7 +845,7 @@ def test_records_leave_one_by_one_as_they_arrive(compression: Any) -> None:
 
 
 @pytest.mark.parametrize("first", [LONG[:10], LONG])
-def test_what_was_handed_on_is_no_longer_charged(first: Any) -> None:
+def test_written_tensor_is_no_longer_charged(first: Any) -> None:
     text = Array(STRING, (1,), strings(b"x" * 5000))
     body = written("tfrecord", Array.of(first, FLOAT32), *[text] * 400)
     encode = TENSOR_CODECS["tfrecord"].encode

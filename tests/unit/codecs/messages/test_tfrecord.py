@@ -90,7 +90,7 @@ def test_rows_return_in_every_compression(compression: Any) -> None:
     assert inferred.features == {"s": "bytes[null]?", "x": "int64[null]?"}
 
 
-def test_no_rows_are_no_bytes() -> None:
+def test_no_rows_are_zero_bytes() -> None:
     assert write("tfrecord", records([])) == b""
     empty = write("tfrecord", records([]), compression="gzip")
     assert isinstance(empty, bytes)
@@ -127,7 +127,7 @@ def test_a_large_record_gets_a_block_of_its_own(size: int) -> None:
     assert found.peak < 5 * size + 5 * BLOCK
 
 
-def test_behind_a_large_record_blocks_are_as_small_as_before() -> None:
+def test_after_a_large_record_blocks_are_as_small_as_before() -> None:
     small, large = [bytes(1000)] * 600, bytes(2 * BLOCK)
     body = framed([*small, large, *small])
     # 507 of them make a block; the 93 that were read with the first one's end come with what is left of it.
@@ -316,7 +316,7 @@ def test_a_bomb_is_refused_while_it_inflates(compression: Any) -> None:
 # Damage that is passed over.
 
 
-def test_good_records_of_a_damaged_body_are_read_and_losses_are_told() -> None:
+def test_good_records_of_a_damaged_body_are_read_and_losses_reported() -> None:
     bad = bytearray(ABC)
     bad[-1] ^= 1
     body = ABC + bytes(bad) + b"garbage" + framed([b"x"]) + ABC[:9]
@@ -336,7 +336,7 @@ def test_good_records_of_a_damaged_body_are_read_and_losses_are_told() -> None:
 FOREIGN = [b"\xff\x00", b"", b"abc", bytes(3000), b"\x0a\x03abc"]
 
 
-def test_records_that_are_no_messages_are_one_value_each_and_come_back() -> None:
+def test_records_of_bytes_round_trip() -> None:
     body = b"".join(map(frame, FOREIGN))
     expected = [{"value": record} for record in FOREIGN]
     for schema in (None, schema_of(value="bytes")):
@@ -387,7 +387,7 @@ def test_other_schemas_hold_no_bare_records(features: dict[str, Any]) -> None:
     assert write("tfrecord", made, as_bytes=True) == Refusal("invalid_feature")
 
 
-def test_a_row_without_a_value_is_no_record() -> None:
+def test_row_without_a_value_is_refused() -> None:
     schema = schema_of(value={"dtype": "bytes", "nullable": True})
     first = records([{"value": "a"}] * 3, schema=schema)
     second = records([{"value": "a"}, {"value": None}, {"value": None}], schema=schema)
@@ -424,7 +424,7 @@ def test_short_bare_records_are_written_in_blocks() -> None:
     assert write("tfrecord", whole, as_bytes=True, limits=limits) == body
 
 
-def test_zlib_with_a_preset_dictionary_is_no_compression_that_tensorflow_writes() -> None:
+def test_zlib_with_a_preset_dictionary_is_refused() -> None:
     """Its header is that of a record of which the length is damaged."""
     header = b"\x78\xbb"
     assert int.from_bytes(header, "big") % 31 == 0

@@ -40,7 +40,7 @@ def test_a_member_of_each_form() -> None:
         (b'"feature { name: 1 }"', "invalid_schema"),
     ],
 )
-def test_what_is_none_of_them_is_refused(data: bytes, code: str) -> None:
+def test_schema_of_another_form_is_refused(data: bytes, code: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_schema(data)
     assert caught.value.code == code

@@ -163,7 +163,7 @@ def test_raw_bytes_are_decoded_by_tfds(dtype: str) -> None:
         {"dtype": "uint32", "shape": [2], "encoding": "raw"},
     ],
 )
-def test_what_tfds_cannot_decode_is_opaque_bytes(feature: dict[str, Any]) -> None:
+def test_feature_that_tfds_cannot_decode_is_bytes(feature: dict[str, Any]) -> None:
     assert written(**feature) == scalar("string")
     assert written(**feature, nullable=True) == scalar("string", optional=True)
 
@@ -238,7 +238,7 @@ def test_tfds_has_no_feature_lists() -> None:
     assert caught.value.code == "inexpressible_schema"
 
 
-def test_what_would_not_be_read_back_is_described() -> None:
+def test_lost_detail_is_kept_in_the_description() -> None:
     schema = Schema.from_json({"features": {"x": {"dtype": "text"}, "y": {"dtype": "bytes"}}})
     described = json.loads(serialize_features(schema))["content"]["features"]
     assert described["x"]["description"] == (
@@ -389,7 +389,7 @@ def test_features_of_others(feature: Any, expected: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_what_no_row_here_can_have_is_refused_by_name(feature: Any, code: str, named: str) -> None:
+def test_unsupported_feature_is_refused_by_name(feature: Any, code: str, named: str) -> None:
     with pytest.raises(InputError, match=named) as caught:
         read(feature)
     assert caught.value.code == code
@@ -401,7 +401,7 @@ def test_two_features_of_one_name_are_refused() -> None:
     assert caught.value.code == "duplicate_feature"
 
 
-def test_what_is_nested_too_deep_is_refused() -> None:
+def test_too_deep_feature_is_refused() -> None:
     feature = scalar("int64")
     for _ in range(100):
         feature = sequence(feature)

@@ -46,7 +46,7 @@ def test_a_length_that_varies_is_not_bounded() -> None:
     assert "  value_count { min: 0 }\n" in written(dtype="bytes", shape=[None, 3])
 
 
-def test_what_would_not_be_read_back_is_noted_in_a_comment() -> None:
+def test_lost_detail_is_kept_in_a_comment() -> None:
     assert written(dtype="text") == (
         'feature {\n  name: "x"\n  type: BYTES\n  presence { min_fraction: 1 min_count: 1 }\n  shape { }\n'
         r'  annotation { comment: "shardsmith: {\"x\":{\"dtype\":\"text\",\"shape\":[],\"kind\":\"dense\",'
@@ -78,7 +78,7 @@ def test_what_would_not_be_read_back_is_noted_in_a_comment() -> None:
         ),
     ],
 )
-def test_what_the_type_does_not_say(feature: dict[str, Any], line: str) -> None:
+def test_detail_beyond_the_type_is_written(feature: dict[str, Any], line: str) -> None:
     assert f"  {line}" in written(**feature)
 
 
@@ -155,7 +155,7 @@ def test_every_schema_comes_back(drawn: dict[str, Any]) -> None:
 @settings(deadline=None, max_examples=30)
 @given(st.dictionaries(NAMES, features(), min_size=1, max_size=5))
 @pytest.mark.tensorflow
-def test_what_tensorflow_metadata_prints_again_is_read_alike(drawn: dict[str, Any]) -> None:
+def test_schema_printed_by_tensorflow_metadata_is_read(drawn: dict[str, Any]) -> None:
     text_format = importlib.import_module("google.protobuf.text_format")
     schema_pb2 = importlib.import_module("tensorflow_metadata.proto.v0.schema_pb2")
     schema = Schema.from_json({"features": drawn})
@@ -299,7 +299,7 @@ def test_components_under_other_names_stay_what_they_are() -> None:
         ("feature { name: 'x' type: INT annotation { comment: 'shardsmith: [' } }", "schema_note"),
     ],
 )
-def test_what_is_no_schema_of_rows_is_refused(text: str, code: str) -> None:
+def test_pbtxt_that_is_not_a_schema_of_rows_is_refused(text: str, code: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_pbtxt(text.encode())
     assert caught.value.code == code
@@ -325,7 +325,7 @@ def test_a_schema_has_a_bounded_number_of_words(text: str, monkeypatch: pytest.M
     ],
     ids=["open", "plain", "escapes", "double", "comments"],
 )
-def test_long_tokens_take_little_beside_their_text(text: str) -> None:
+def test_long_tokens_take_little_memory(text: str) -> None:
     data = text.encode()
 
     def parse() -> None:
@@ -335,7 +335,7 @@ def test_long_tokens_take_little_beside_their_text(text: str) -> None:
     assert peak_bytes(parse) < 8 * len(data)
 
 
-def test_a_feature_that_was_changed_beside_its_note_is_refused() -> None:
+def test_feature_that_contradicts_its_note_is_refused() -> None:
     text = written(dtype="uint8", shape=[2])
     assert read(text) == {"x": {"dtype": "uint8", "shape": [2]}}
     with pytest.raises(UnprocessableInput, match="was changed, but the comment"):

@@ -101,7 +101,7 @@ def test_every_dtype_that_a_form_holds_arrives(form: FormName) -> None:
 
 @pytest.mark.parametrize("output", [*FORMS, "json", "b64"])
 @pytest.mark.parametrize("form", FORMS)
-def test_what_leaves_is_what_leaves_of_an_array_in_memory(form: FormName, output: FormName) -> None:
+def test_arriving_tensor_equals_one_in_memory(form: FormName, output: FormName) -> None:
     body = written(form, LONG)
     for options in [{}, *([{"layout": "nested"}, {"layout": "oip"}] if output == "json" else [])]:
         streams = arriving(form, body, len(body), chunk=999_983, **declared(form, LONG))
@@ -148,7 +148,7 @@ def fortran(*shape: int) -> bytes:
     return body.replace(b"'fortran_order': False", b"'fortran_order': True ")
 
 
-def test_what_has_to_be_in_memory_is() -> None:
+def test_array_that_needs_memory_is_held() -> None:
     assert [found.is_arriving for found in arriving("npy", fortran(3, 4))] == [False]
     assert [found.is_arriving for found in arriving("npy", fortran(12))] == [True]
     for form in ("npy", "tensorproto", "tfrecord"):
@@ -185,7 +185,7 @@ def test_safetensors_arrive_in_the_order_of_their_header_alone() -> None:
     ]
 
 
-def test_what_a_form_writes_in_another_order_is_read_into_memory() -> None:
+def test_array_in_another_order_is_held() -> None:
     body = written("npy", LONG)
     assert code_of(leaving, "raw", arriving("npy", body), order="F") == "payload_too_large"
     body = written("safetensors", replace(LONG, name="a"), replace(LONG, name="b"))

@@ -83,7 +83,7 @@ def test_sparse_tensors_of_a_tfrecord_are_one_record_each() -> None:
 
 
 @pytest.mark.parametrize("form", ["npz", "safetensors", "arrow", "tensorproto", "tfrecord", "b64", "json"])
-def test_what_is_declared_holds_for_the_whole_tensor(form: FormName) -> None:
+def test_declared_shape_covers_the_whole_sparse_tensor(form: FormName) -> None:
     body, _ = written(form, SPARSE)
     found = read_tensors(form, body, kind="sparse", dtype=FLOAT32, shape=(3, 4))
     assert found == [replace(values_of(SPARSE), name=None)]

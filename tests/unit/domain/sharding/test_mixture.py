@@ -41,13 +41,13 @@ def test_rows_and_places_are_found_without_those_before(weights: list[int]) -> N
         assert mixture.rows_before(source, np.arange(200)).tolist() == before
 
 
-def test_what_weights_have_in_common_changes_nothing() -> None:
+def test_common_factor_of_weights_changes_nothing() -> None:
     assert Mixture((6, 2)).turns.tolist() == Mixture((3, 1)).turns.tolist() == [0, 0, 0, 1]
 
 
 @settings(max_examples=100, deadline=None)
 @given(WEIGHTS, st.data())
-def test_it_ends_where_a_source_has_no_more_rows_at_its_turn(weights: list[int], data: st.DataObject) -> None:
+def test_mixture_ends_at_the_first_empty_source(weights: list[int], data: st.DataObject) -> None:
     mixture = Mixture(tuple(weights))
     left = data.draw(st.lists(st.integers(0, 50), min_size=len(weights), max_size=len(weights)))
     num_places = mixture.num_places(left)

@@ -15,7 +15,7 @@ def order(size: int, seed: int | str = 0) -> list[int]:
     return [int(place) for place in Permutation(size, seed).positions(np.arange(size))]
 
 
-def test_literal_orders_which_versions_stand_on() -> None:
+def test_order_of_published_versions_is_unchanged() -> None:
     assert order(10) == [4, 1, 3, 2, 9, 0, 5, 7, 8, 6]
     assert order(10, 1) == [5, 2, 0, 9, 6, 1, 8, 4, 7, 3]
     far = Permutation(3_000_000_000, "a").positions(np.array([0, 1, 2, 2_999_999_999]))

@@ -79,9 +79,7 @@ def test_workers_share_the_spool(workers: list[Worker], tmp_path: Path) -> None:
     assert (second.available, first.used, second.used) == (100, 0, 0)
 
 
-def test_what_a_worker_held_is_free_when_another_takes_its_place(
-    workers: list[Worker], tmp_path: Path
-) -> None:
+def test_replaced_worker_frees_its_share(workers: list[Worker], tmp_path: Path) -> None:
     gone, left = workers
     MemoryPool(8 * MIB, taken=gone.memory).share().charge(8 * MIB)
     Spool(tmp_path, 100, gone.spool).reserve(100)

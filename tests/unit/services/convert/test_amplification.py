@@ -74,7 +74,7 @@ def test_rows_that_are_too_much_for_their_body_are_refused(form: FormName, body:
     ],
     ids=["nulls in Arrow", "zeros in Parquet", "nulls in NDJSON"],
 )
-def test_what_people_send_is_not(form: FormName, body: bytes, num_rows: int) -> None:
+def test_ordinary_bodies_are_not_refused(form: FormName, body: bytes, num_rows: int) -> None:
     assert drawn(form, body) == num_rows
 
 

@@ -135,7 +135,7 @@ def test_many_strings_show_the_frequent_ones(stride: int) -> None:
     assert values["num_different"] == pytest.approx(32_001, rel=0.15)
 
 
-def test_what_is_not_finite_has_no_place_in_the_distribution() -> None:
+def test_nonfinite_values_are_counted_apart() -> None:
     found = parts_of({"dtype": "float32"}, [[np.nan, 1.0], [np.inf, 3.0]])
     assert (found["num_nan"], found["num_infinite"], found["num_values"]) == (1, 1, 4)
     assert sum(found["distribution"]["counts"]) == 2
@@ -225,7 +225,7 @@ def test_both_zeros_are_one_value(num_others: int) -> None:
     st.integers(0, 2**32),
     st.integers(1, 4),
 )
-def test_what_is_exact_is_as_in_pyarrow_and_numpy(dtype: str, count: int, seed: int, parts: int) -> None:
+def test_exact_counts_equal_pyarrow_and_numpy(dtype: str, count: int, seed: int, parts: int) -> None:
     random = np.random.default_rng(seed)
     numpy = DTYPES[dtype].numpy
     if DTYPES[dtype].is_float:

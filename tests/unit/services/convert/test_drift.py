@@ -13,7 +13,7 @@ def drift(dtype: str, one: Any, other: Any) -> float | None:
     return find_drift(*(parts_of({"dtype": dtype}, [values]) for values in (one, other)))  # type: ignore[arg-type]  # a plain dict
 
 
-def test_the_same_shares_are_no_drift() -> None:
+def test_equal_shares_have_zero_drift() -> None:
     assert drift("int64", [1, 2, 2], [1, 2, 2] * 5) == 0
     assert drift("text", [b"a", b"b"], [b"b", b"a"]) == 0
 

@@ -79,7 +79,7 @@ def test_one_row_is_any_object_and_never_an_envelope() -> None:
 
 
 @pytest.mark.parametrize("text", [b"[]", b"5", b'[{"a": 1}]', b"null"])
-def test_what_is_no_object_is_no_row(text: bytes) -> None:
+def test_json_that_is_not_an_object_is_refused(text: bytes) -> None:
     with pytest.raises(AmbiguousInput):
         as_json(text)
 
@@ -98,7 +98,7 @@ def test_a_row_of_any_kind_returns(case: tuple[Schema, list[dict[str, Any]]]) ->
         assert json.dumps(json.loads(text), sort_keys=True) == json.dumps(shaped, sort_keys=True)
 
 
-def test_a_sequence_is_no_part_of_an_example() -> None:
+def test_sequence_feature_in_an_example_is_refused() -> None:
     with pytest.raises(UnprocessableInput) as caught:
         convert(MESSAGE, "example", RecordsDecodeOptions(schema=SCHEMA, message="example"))
     assert caught.value.code == "invalid_feature"

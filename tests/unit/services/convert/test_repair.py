@@ -52,7 +52,7 @@ STARTS = [0, 21, 50, 66]
 BODY = frames(RECORDS)
 
 
-def test_what_is_not_damaged_comes_back_as_it_is() -> None:
+def test_undamaged_file_is_returned_unchanged() -> None:
     assert salvaged(BODY) == (BODY, [])
     assert salvaged(b"") == (b"", [])
 
@@ -69,7 +69,7 @@ def test_a_flipped_bit_costs_its_record_alone(record: int, field: int, reason: s
     assert lost == [LostRange(start, size, reason, reason == "bad_payload")]
 
 
-def test_every_damaged_record_in_a_row_is_told_where_its_length_is_good() -> None:
+def test_adjacent_damaged_payloads_are_each_reported() -> None:
     good, lost = salvaged(flipped(flipped(BODY, 12), 21 + 12))
     assert good == frames(RECORDS[2:])
     assert lost == [LostRange(0, 21, "bad_payload", True), LostRange(21, 29, "bad_payload", True)]
@@ -87,7 +87,7 @@ def test_a_file_cut_short_and_carried_on_by_another_loses_the_cut_record_alone()
 
 
 @pytest.mark.parametrize("garbage", [b"\0" * 1000, b"\xff" * 1000, bytes(range(256)) * 10])
-def test_garbage_between_before_and_behind_is_passed_over(garbage: bytes) -> None:
+def test_garbage_around_records_is_skipped(garbage: bytes) -> None:
     good, lost = salvaged(garbage + BODY + garbage + BODY + garbage)
     assert good == BODY + BODY
     size = len(garbage)
@@ -135,7 +135,7 @@ def test_a_wrong_checksum_of_the_whole_costs_no_record(compress: object) -> None
     assert lost == [LostRange(len(BODY), 0, "invalid_compression")]
 
 
-def test_what_follows_a_zlib_stream_is_named() -> None:
+def test_bytes_after_a_zlib_stream_are_reported() -> None:
     assert salvaged(zlib.compress(BODY) + b"more") == (BODY, [LostRange(len(BODY), 0, "trailing_bytes")])
 
 
@@ -147,13 +147,13 @@ def test_damage_inside_gzip_gives_every_record_before_it() -> None:
     assert lost
 
 
-def test_a_damaged_length_that_looks_like_zlib_is_no_compression() -> None:
+def test_damaged_length_like_zlib_is_not_compression() -> None:
     body = frame(b"x" * 0x0178) + BODY
     assert body[:2] == b"\x78\x01"
     assert salvaged(flipped(body, 8)) == (BODY, [LostRange(0, 0x0178 + 16, "bad_length")])
 
 
-def test_a_good_length_that_looks_like_gzip_is_no_compression() -> None:
+def test_good_length_like_gzip_is_not_compression() -> None:
     head = frame(bytes(0x088B1F))[:12]
     assert head[:3] == b"\x1f\x8b\x08"
     # Nothing that is wrong in gzip, but too little of it.

@@ -40,7 +40,7 @@ def test_floats_in_pieces(pieces: list[list[float]]) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_what_is_not_finite_is_counted_apart(dtype: str) -> None:
+def test_nonfinite_values_are_counted_apart(dtype: str) -> None:
     assert described(dtype, [np.nan, np.inf], [-np.inf, 2.0, -0.0]) == {
         "min": 0.0,
         "max": 2.0,
@@ -52,7 +52,7 @@ def test_what_is_not_finite_is_counted_apart(dtype: str) -> None:
     }
 
 
-def test_what_float64_does_not_hold_is_null() -> None:
+def test_statistic_beyond_float64_is_null() -> None:
     found = described("float64", [1.7e308, -1.7e308], [1.7e308, 1.7e308])
     assert (found["min"], found["max"], found["std"]) == (-1.7e308, 1.7e308, None)
     found = described("float64", [1.5, 1e308])

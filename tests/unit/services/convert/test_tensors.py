@@ -211,7 +211,7 @@ def test_elements_that_change_their_order_are_held() -> None:
     assert code_of(lambda: convert(data, "npy", "raw", encode=options, limits=LITTLE)) == "payload_too_large"
 
 
-def test_an_error_behind_the_first_bytes_shows_as_they_are_drawn() -> None:
+def test_late_error_is_raised_while_streaming() -> None:
     def pieces(chunks: Iterator[Any]) -> tuple[int, str]:
         size = 0
         try:
@@ -327,7 +327,7 @@ def test_json_that_is_declared_too_long_to_be_held_is_refused_where_it_ends() ->
         ('1.0],"more":1}', "invalid_tensor"),
     ],
 )
-def test_what_is_wrong_with_json_that_arrives_is_what_is_wrong_with_the_whole(ending: str, code: str) -> None:
+def test_fault_in_arriving_json_equals_fault_in_whole_json(ending: str, code: str) -> None:
     data = json_of(300_000, ending)
     errors = []
     for known in (True, False):

@@ -44,7 +44,7 @@ def test_every_dataset_is_collected_and_a_failing_one_leaves_the_others_alone(
     assert "'dataset': 'b'" in caplog.text
 
 
-def test_it_runs_until_it_is_stopped() -> None:
+def test_collection_runs_until_stopped() -> None:
     inner = TimedStore(open_store("memory://"))
     client = Client(inner)
     key = leftover(client, inner, "d")
@@ -56,7 +56,7 @@ def test_it_runs_until_it_is_stopped() -> None:
     assert "collect" not in [thread.name for thread in threading.enumerate()]
 
 
-def test_it_outlives_a_store_that_fails() -> None:
+def test_collection_survives_a_failing_store() -> None:
     inner = TimedStore(open_store("memory://"))
     store = FaultStore(inner)
     client = Client(store)

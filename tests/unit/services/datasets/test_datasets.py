@@ -102,7 +102,7 @@ def test_a_declared_schema_is_known_before_any_rows(client: Client) -> None:
     assert client.datasets.schema("d") == SCHEMA
 
 
-def test_a_deleted_dataset_begins_anew(client: Client, store: ObstoreStore) -> None:
+def test_deleted_dataset_starts_again(client: Client, store: ObstoreStore) -> None:
     client.append([1], key="k")
     client.publish()
     client.datasets.delete("d")

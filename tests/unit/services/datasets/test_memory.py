@@ -49,7 +49,7 @@ print(highest() - before)
 
 @pytest.mark.soak
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_what_is_written_does_not_stay_in_memory(tmp_path: Path) -> None:
+def test_written_rows_do_not_stay_in_memory(tmp_path: Path) -> None:
     command = [sys.executable, "-c", CODE, str(tmp_path / "data"), str(WRITTEN_MIB)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -51,7 +51,7 @@ def test_a_short_publication_is_answered_at_once() -> None:
     assert run(Publications(60, memory()), "a", lambda *_: DONE) is DONE
 
 
-def test_what_it_raises_reaches_the_client_and_the_next_request_begins_anew() -> None:
+def test_error_reaches_the_client_and_the_next_request_starts_again() -> None:
     underway = Publications(60, memory())
 
     def fails(*_: object) -> Manifest:
@@ -124,7 +124,7 @@ def test_so_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     work.may_end.set()
 
 
-def test_they_leave_half_of_the_memory_to_all_else_but_for_one_that_may_always_begin() -> None:
+def test_publications_leave_half_of_the_memory_free() -> None:
     pool = MemoryPool(400 * MIB)
     work, underway = Work(), Publications(0.0, pool)
     run(underway, "a", work)
@@ -156,7 +156,7 @@ def test_each_takes_its_memory_before_it_begins_and_gives_it_back() -> None:
     assert pool.used == 0
 
 
-def test_what_was_reserved_is_held_as_long_as_the_publication_lasts() -> None:
+def test_reservation_lasts_as_long_as_the_publication() -> None:
     pool = MemoryPool(300 * MIB)
     work, underway = Work(), Publications(0.0, pool)
     with underway.reserve() as room:
@@ -180,7 +180,7 @@ def test_who_follows_another_gives_back_what_was_reserved() -> None:
     work.may_end.set()
 
 
-def test_what_cannot_have_a_thread_gives_its_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_publication_without_a_thread_releases_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = MemoryPool(300 * MIB)
     underway = Publications(60, pool)
 
@@ -206,6 +206,6 @@ def test_an_outcome_that_nobody_comes_for_is_forgotten(monkeypatch: pytest.Monke
     assert "a" not in underway._followed
 
 
-def test_what_a_client_is_told() -> None:
+def test_status_of_a_publication() -> None:
     assert Underway(None).to_json("d") == {"dataset": "d", "state": "publishing"}
     assert Underway("1.2.0").to_json("d") == {"dataset": "d", "state": "publishing", "version": "1.2.0"}

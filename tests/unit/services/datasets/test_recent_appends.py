@@ -29,7 +29,7 @@ def test_each_second_has_its_own() -> None:
     assert recent.by_second(["a"])[-2:] == [NOTHING, Amount(1, 5)]
 
 
-def test_it_is_forgotten_after_a_minute() -> None:
+def test_appends_are_forgotten_after_a_minute() -> None:
     clock = Clock()
     recent = RecentAppends(clock)
     recent.add("a", Amount(1, 1))

@@ -74,7 +74,7 @@ def test_no_files_are_written_for_a_reader_that_knows_no_sequence_examples(inner
     assert not [info.key for info in inner.list("d/1.0.0") if info.key.endswith((FEATURES, DATASET_INFO))]
 
 
-def test_what_is_not_to_come_is_not_waited_for(inner: ObstoreStore) -> None:
+def test_publication_does_not_wait_for_absent_appends(inner: ObstoreStore) -> None:
     client = Client(inner)
     append(client, ROWS)
     client.publish()

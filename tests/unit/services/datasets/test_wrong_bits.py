@@ -123,7 +123,7 @@ def test_a_wrong_bit_at_rest_is_found(stored: ObstoreStore, name: str) -> None:
         assert damaged.reads == 2
 
 
-def test_a_hint_with_a_wrong_bit_is_no_hint(stored: ObstoreStore) -> None:
+def test_hint_with_a_wrong_bit_is_ignored(stored: ObstoreStore) -> None:
     assert log(stored).newest() == 1
     for bit in range(8 * len(stored.get(LAYOUT.hint))):
         store = WrongBitStore(stored, LAYOUT.hint, at(bit))
@@ -131,7 +131,7 @@ def test_a_hint_with_a_wrong_bit_is_no_hint(stored: ObstoreStore) -> None:
         assert store.requests[1] == ("head", LAYOUT.plan(1))
 
 
-def test_a_note_with_a_wrong_bit_is_no_note(stored: ObstoreStore) -> None:
+def test_note_with_a_wrong_bit_is_ignored(stored: ObstoreStore) -> None:
     for bit in range(8 * len(stored.get(DONE))):
         store = WrongBitStore(stored, DONE, at(bit), range(9))
         assert read_done(store, DONE, "file") is None

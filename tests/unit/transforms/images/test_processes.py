@@ -111,7 +111,7 @@ def test_images_come_back_in_their_order(codecs: ImageProcesses) -> None:
     assert codecs.decode([]) == []
 
 
-def test_what_cannot_be_decoded_is_refused_and_the_others_are_not(codecs: ImageProcesses) -> None:
+def test_undecodable_image_is_refused_alone(codecs: ImageProcesses) -> None:
     pixels, image = png(0)
     broken = bytearray(image.data)
     at = broken.index(b"IDAT") + 6
@@ -330,7 +330,7 @@ def test_without_memory_for_a_process_no_image_is_refused_for_it() -> None:
     codecs.close()
 
 
-def test_a_process_that_does_not_start_is_no_fault_of_the_image() -> None:
+def test_process_that_does_not_start_is_overloaded() -> None:
     codecs = ImageProcesses(1, memory_bytes=1)
     with pytest.raises(Overloaded):
         codecs.decode([png(1)[1]])

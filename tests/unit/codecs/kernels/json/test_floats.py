@@ -92,7 +92,7 @@ def test_numbers_are_rounded_as_numpy_rounds_them(
         *[(np.float64, kind, 0, False) for kind in (NULL, TRUE, UNSIGNED, LARGE, STRING)],
     ],
 )
-def test_what_is_left_to_others(
+def test_other_kinds_of_items_are_left_unread(
     compiled: bool, dtype: type[np.floating[Any]], kind: int, value: float, is_read: bool
 ) -> None:
     one = (DECIMAL_NUMBER, 1.0)
@@ -101,7 +101,7 @@ def test_what_is_left_to_others(
 
 
 @BOTH
-def test_there_has_to_be_room(compiled: bool) -> None:
+def test_output_without_room_is_refused(compiled: bool) -> None:
     kernel = kernels.load().read_floats if compiled else floats.read_floats
     kinds, words = np.full(3, DECIMAL_NUMBER, np.uint8), np.zeros(3, np.uint64)
     none: Any = np.empty(0, np.float32)

@@ -73,7 +73,7 @@ def test_hard_decimals_are_rounded_as_python_rounds_them(token: str) -> None:
 
 
 @pytest.mark.parametrize("token", ["1e309", "1.8e308", "1e400", "-1e309", "1e999999"])
-def test_what_overflows_is_infinite(token: str) -> None:
+def test_overflowing_number_is_infinite(token: str) -> None:
     assert float_of(token) == expected(token)
 
 
@@ -86,7 +86,7 @@ def test_what_overflows_is_infinite(token: str) -> None:
         "1" * 20 + ".", "1" * 20 + ".e1", "0" * 20, "1\x00", "1f", "1e0x",
     ],
 )  # fmt: skip
-def test_what_is_no_number_of_json_is_not_read(token: str) -> None:
+def test_malformed_number_is_not_read(token: str) -> None:
     assert type(read(token)) not in (int, float)
 
 

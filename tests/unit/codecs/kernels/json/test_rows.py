@@ -149,7 +149,7 @@ def test_lines_are_found_however_the_text_comes(parts: list[bytes], cut: int, mo
 
 
 @pytest.mark.parametrize("size", range(70))
-def test_a_line_ends_wherever_its_line_feed_stands(size: int) -> None:
+def test_line_ends_at_its_line_feed(size: int) -> None:
     finder = Finder(1, 1)
     assert finder.find(b"x" * size + b"\n" + b"x" * 40)
     assert finder.found == ([(0, size)] if size else [], size + 1, size)

@@ -33,7 +33,7 @@ def test_every_text_comes_back(text: str, escaped: bool) -> None:
 @pytest.mark.parametrize(
     "text", [b"", b"x", b'"', b'"x', b'"\\', b'"\\"', b'"\\u123', b'"\\u12345', b'"\x1f"']
 )
-def test_what_is_no_string_is_not_read(text: bytes) -> None:
+def test_malformed_string_is_not_read(text: bytes) -> None:
     assert read(text)[1] == UNREAD
 
 

@@ -185,7 +185,7 @@ def test_a_text_may_be_cut_anywhere(text: bytes) -> None:
         b"[" * 9 + b"]" * 9,
     ],
 )
-def test_what_is_wrong_is_left_for_a_reader_of_all_of_it(text: bytes) -> None:
+def test_malformed_text_in_pieces_makes_no_tape(text: bytes) -> None:
     budget = Budget(LIMITS)
     for size in range(1, len(text) + 1):
         assert tape_of_pieces(text, size, budget) is None
@@ -270,7 +270,7 @@ def test_a_text_does_not_lead_into_the_next_one() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 5000])
-def test_there_is_room_for_as_many_values_and_keys_as_there_are(count: int) -> None:
+def test_tape_has_room_for_all_values_and_keys(count: int) -> None:
     value = [[[] for _ in range(count)], {f"k{index}": "v" for index in range(count)}, {"": {}}]
     text = json.dumps(value, separators=(",", ":")).encode()
     budget = Budget()

@@ -85,7 +85,7 @@ def test_lists_hold_their_items_however_far_those_lie_apart(
 
 
 @BOTH
-def test_spans_are_put_behind_their_key_where_the_cursors_stand(compiled: bool) -> None:
+def test_spans_are_written_after_their_key_at_the_cursors(compiled: bool) -> None:
     data = array(b"abc")
     begins, ends = np.array([1, 0], np.int64), np.array([3, 0], np.int64)
     cursors, out = np.array([3, 0], np.int64), np.full(6, ord("-"), np.uint8)

@@ -102,7 +102,7 @@ def test_rows_that_lack_the_feature_are_empty(kernel: kernels.Kernels) -> None:
     assert call.messages(kernel) == [there, "0a00", "0a00", there]
 
 
-def test_where_there_is_no_room_the_next_rows_size_is_told(kernel: kernels.Kernels) -> None:
+def test_full_output_reports_the_size_of_the_next_row(kernel: kernels.Kernels) -> None:
     call = Call(floats(1, 2, 3), 3)
     out = np.full(100, 7, np.uint8)
     assert call.run(kernel, out[:70]) == 2
@@ -113,7 +113,7 @@ def test_where_there_is_no_room_the_next_rows_size_is_told(kernel: kernels.Kerne
     assert call.stop.tolist() == [0, 33, 0]
 
 
-def test_a_message_that_is_too_large_is_told(kernel: kernels.Kernels) -> None:
+def test_too_large_message_is_reported(kernel: kernels.Kernels) -> None:
     call = Call(floats(1, 2, 3, width=0, starts=np.array([0, 1, 3])), 2)
     assert call.run(kernel, np.zeros(200, np.uint8), limit=20) == 1
     assert call.stop.tolist() == [33, 0, 21]

@@ -57,9 +57,7 @@ def test_whole_frames_are_found(
         (-1, 2, framing.TOO_LARGE),
     ],
 )
-def test_what_is_wrong_with_a_frame_is_told(
-    scan: kernels.Kernels, position: int, limit: int, reason: int
-) -> None:
+def test_fault_of_a_frame_is_reported(scan: kernels.Kernels, position: int, limit: int, reason: int) -> None:
     data = two_frames()[:19].copy()
     if position >= 0:
         data[position] ^= 1
@@ -103,9 +101,7 @@ def test_frames_checked_three_at_a_time_are_all_found(scan: kernels.Kernels, roo
 
 @pytest.mark.parametrize("wrong", range(6))
 @pytest.mark.parametrize(("part", "reason"), [(0, framing.BAD_LENGTH), (-1, framing.BAD_DATA)])
-def test_the_first_wrong_one_of_three_is_told(
-    scan: kernels.Kernels, wrong: int, part: int, reason: int
-) -> None:
+def test_first_bad_frame_is_reported(scan: kernels.Kernels, wrong: int, part: int, reason: int) -> None:
     data = frames([10] * 6)
     data[26 * wrong + (0 if part == 0 else 25)] ^= 1
     if wrong < 5:

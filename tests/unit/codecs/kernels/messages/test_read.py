@@ -126,7 +126,7 @@ def test_both_parts_are_found(kernel: kernels.Kernels) -> None:
         (MODE_CONTENT, KIND_BYTES, 2, strings(b"pab"), strings() + strings(b"pab"), strings(b"qab"), b"ab"),
     ],
 )
-def test_values_that_fit_lie_one_behind_the_other(
+def test_fitting_values_are_contiguous(
     kernel: kernels.Kernels,
     mode: int,
     kind: int,

@@ -42,7 +42,7 @@ def test_packed_and_single_numbers_are_joined_across_lists(kernel: kernels.Kerne
     assert floats.tolist() == [1, 2, 3]
 
 
-def test_bytes_are_copied_one_behind_the_other(kernel: kernels.Kernels) -> None:
+def test_bytes_are_copied_contiguously(kernel: kernels.Kernels) -> None:
     cells = Cells(KIND_BYTES, "0a08 0a026162 1000 0a00", "0a00", "0a03 0a0163")
     arrays = (cells.data, cells.kinds, cells.begins, cells.ends)
     out, offsets = np.zeros(3, np.uint8), np.full(4, -1, np.int64)
@@ -51,7 +51,7 @@ def test_bytes_are_copied_one_behind_the_other(kernel: kernels.Kernels) -> None:
     assert offsets.tolist() == [0, 2, 2, 3]
 
 
-def test_spans_are_copied_behind_their_prefix(kernel: kernels.Kernels) -> None:
+def test_spans_are_copied_after_their_prefix(kernel: kernels.Kernels) -> None:
     cells = Cells(KIND_BYTES, "6162", "6163")
     arrays = (cells.data, cells.kinds, cells.begins, cells.ends)
     out, offsets = np.zeros(4, np.uint8), np.full(3, -1, np.int64)

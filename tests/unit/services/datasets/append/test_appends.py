@@ -390,7 +390,7 @@ def test_a_lost_answer_to_the_slot_is_resolved(
     assert client.read() == [1, 2]
 
 
-def test_a_conflict_with_nothing_stored_is_no_conflict(client: Client, store: FaultStore) -> None:
+def test_conflict_with_nothing_stored_is_retried(client: Client, store: FaultStore) -> None:
     errors = [AlreadyExists("409")]
 
     def fault(when: When, operation: Operation, key: str) -> None:

@@ -147,7 +147,7 @@ def test_a_dataset_that_is_not_known_here_is_not_asked_for(
     assert store.requests == []
 
 
-def test_what_waits_is_bounded(appends: Batches) -> None:
+def test_waiting_appends_are_bounded(appends: Batches) -> None:
     body = b'[{"x": 1}]' + b" " * (32 * KIB)
     with held_back(appends):
         waiting = [small(body) for _ in range(200)]
@@ -158,9 +158,7 @@ def test_what_waits_is_bounded(appends: Batches) -> None:
         assert not is_added or answered(append.outcome)
 
 
-def test_a_dataset_made_anew_meanwhile_gets_the_rows(
-    appends: Batches, client: Client, store: FaultStore
-) -> None:
+def test_recreated_dataset_gets_the_rows(appends: Batches, client: Client, store: FaultStore) -> None:
     other = Client(store)
     other.datasets.delete("d")
     other.append([0])

@@ -138,7 +138,7 @@ def test_the_schema_of_a_deleted_dataset_is_not_handed_on(client: Client, create
 
 
 @pytest.mark.parametrize("created_anew", [True, False])
-def test_the_publication_of_another_dataset_is_no_answer(inner: ObstoreStore, created_anew: bool) -> None:
+def test_publication_of_another_dataset_is_not_returned(inner: ObstoreStore, created_anew: bool) -> None:
     other = Client(inner)
 
     def fault(when: When, operation: Operation, key: str) -> None:
@@ -177,9 +177,7 @@ def other_replica_widens(client: Client) -> None:
     append(Client(client.store), b'[{"x": 1, "y": 2}]', key="wide", evolve=True)
 
 
-def test_a_small_append_is_stored_in_the_dataset_created_anew_meanwhile(
-    client: Client, inner: ObstoreStore
-) -> None:
+def test_small_append_goes_to_the_recreated_dataset(client: Client, inner: ObstoreStore) -> None:
     append(client, b'[{"x": 1}]')
     append(client, b'[{"x": 1}]')  # its schema is remembered from here on
     other = Client(inner)
@@ -241,7 +239,7 @@ def test_a_small_append_asks_the_store_only_what_its_group_asks(inner: ObstoreSt
 
 
 @pytest.mark.parametrize("length", [1, 100_000])
-def test_rows_for_a_dataset_that_was_made_anew_elsewhere_go_to_the_new_one(
+def test_append_goes_to_the_dataset_recreated_elsewhere(
     client: Client, inner: ObstoreStore, length: int
 ) -> None:
     """Whether they share a slot or take one of their own."""
@@ -291,7 +289,7 @@ def test_rows_without_a_key_are_not_stored_where_they_cannot_be_published(
     assert list(inner.list("")) == []
 
 
-def test_rows_with_a_key_are_stored_and_told_that_they_cannot_be_published_yet(
+def test_keyed_append_is_stored_when_publication_is_refused(
     store: FaultStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = Client(store)

@@ -81,7 +81,7 @@ def test_a_value_that_does_not_fit_is_refused_though_the_schema_may_widen(inner:
     assert client.datasets.schema("d") == schema(x="int16")
 
 
-def test_a_schema_in_the_body_widens_as_one_beside_it(client: Client) -> None:
+def test_schema_in_the_body_widens_as_a_parameter_does(client: Client) -> None:
     body = b"""{"schema": {"features": {"x": {"dtype": "float32"}, "y": {"dtype": "int8"}}},
                "instances": [{"x": 1, "y": 5}]}"""
     with pytest.raises(SchemaConflict, match="evolve=widen"):
@@ -142,7 +142,7 @@ def test_a_body_larger_than_what_is_looked_at_is_read_whole(client: Client) -> N
     assert [row["y"] for row in rows(client)] == [None, *range(3 * MAX_BATCH_ROWS)]
 
 
-def test_a_feature_behind_what_is_looked_at_is_refused(client: Client) -> None:
+def test_feature_after_the_inferred_rows_is_refused(client: Client) -> None:
     lines = b'{"x": 1}\n' * 2000 + b'{"x": 1, "y": 1}\n'
     with pytest.raises(SchemaConflict):
         append(client, lines, form="ndjson", evolve=True)
@@ -265,14 +265,14 @@ def test_a_dataset_remembers_what_was_inferred(inner: ObstoreStore, form: FormNa
     assert inferred(client) == (set() if form == "arrow" else {"x"})
 
 
-def test_that_a_dtype_was_inferred_makes_it_no_other_one(inner: ObstoreStore) -> None:
+def test_inferred_dtype_equals_the_declared_one(inner: ObstoreStore) -> None:
     client = Client(inner)
     append(client, b'[{"x": 1}]')
     append(client, b'[{"x": 2}]', schema=schema(x="int64"))
     assert inferred(client) == {"x"}
 
 
-def test_what_is_declared_is_not_inferred(inner: ObstoreStore) -> None:
+def test_declared_feature_is_not_marked_inferred(inner: ObstoreStore) -> None:
     client = Client(inner)
     body = b'{"schema": {"features": {"x": {"dtype": "int64"}}}, "instances": [{"x": 1}]}'
     append(client, body)
@@ -282,7 +282,7 @@ def test_what_is_declared_is_not_inferred(inner: ObstoreStore) -> None:
     assert inferred(client) == {"y"}
 
 
-def test_what_was_inferred_is_told_to_nobody(inner: ObstoreStore) -> None:
+def test_inferred_mark_is_internal(inner: ObstoreStore) -> None:
     client = Client(inner)
     append(client, b'[{"x": 1}]')
     manifest = client.publish()
@@ -371,7 +371,7 @@ LARGE = 2**24 + 1
         [[[1], []], None, [[2, LARGE]]],
     ],
 )
-def test_a_large_integer_is_found_wherever_it_stands(inner: ObstoreStore, cells: list[Any]) -> None:
+def test_large_integer_is_found_at_any_position(inner: ObstoreStore, cells: list[Any]) -> None:
     append(Client(inner), json.dumps([{"x": cell} for cell in cells]).encode())
     assert marks(Client(inner))["beyond_float32"] is True
 
@@ -383,13 +383,13 @@ def test_an_integer_that_float32_holds_may_become_one(inner: ObstoreStore, exact
 
 
 @pytest.mark.parametrize("of", ["float32", "int32", {"dtype": "int64", "encoding": "raw"}])
-def test_what_was_declared_is_not_looked_at(inner: ObstoreStore, of: Any) -> None:
+def test_declared_integers_are_not_scanned(inner: ObstoreStore, of: Any) -> None:
     append(Client(inner), b'[{"x": 16777216}]', schema=schema(x=of))
     assert "beyond_float32" not in marks(Client(inner))
 
 
 @pytest.mark.parametrize("exact", [2**24, -(2**63), 2**62, 3 * 2**40])
-def test_a_large_integer_that_float32_holds_is_no_obstacle(inner: ObstoreStore, exact: int) -> None:
+def test_large_integer_exact_in_float32_allows_widening(inner: ObstoreStore, exact: int) -> None:
     client = Client(inner)
     append(client, b'[{"x": %d}]' % exact)
     append(client, b'[{"x": 1.5}]', evolve=True)
@@ -445,9 +445,7 @@ def test_an_inferred_length_becomes_unknown(
     ("first", "then"),
     [("[1, 2]", "3"), ("[1, 2]", "[[1, 2], [3]]"), ("1", "true"), ("1", '"a"'), ("0.5", '"a"')],
 )
-def test_what_is_neither_a_length_nor_a_float_is_refused_as_before(
-    inner: ObstoreStore, first: str, then: str
-) -> None:
+def test_other_changes_are_refused(inner: ObstoreStore, first: str, then: str) -> None:
     client = Client(inner)
     append(client, b'[{"x": %b}]' % first.encode())
     before = marks(client)
@@ -457,7 +455,7 @@ def test_what_is_neither_a_length_nor_a_float_is_refused_as_before(
     assert marks(client) == before
 
 
-def test_text_that_stands_for_a_float_goes_into_a_dataset_of_floats(
+def test_text_of_a_nonfinite_float_is_appended(
     inner: ObstoreStore,
 ) -> None:
     client = Client(inner)
@@ -547,9 +545,7 @@ def test_a_version_keeps_its_integers_when_the_next_one_has_floats(inner: Obstor
 
 
 @pytest.mark.parametrize(("first", "late"), [(b"1", b"1.5"), (b"[1, 2]", b"[3]")])
-def test_a_row_behind_those_that_are_looked_at_says_how_to_look_at_all(
-    inner: ObstoreStore, first: bytes, late: bytes
-) -> None:
+def test_late_row_names_infer_all(inner: ObstoreStore, first: bytes, late: bytes) -> None:
     client = Client(inner)
     body = b'{"x": %b}\n' % first
     append(client, body, form="ndjson")

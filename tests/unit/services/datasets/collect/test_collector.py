@@ -65,9 +65,7 @@ def test_parts_of_an_attempt_that_died_are_fenced_and_deleted_after_a_day(
     assert (report["num_failures"], collect(client)["deleted"]) == (0, {})
 
 
-def test_an_attempt_that_wakes_up_behind_the_fence_is_told_that_nothing_is_stored(
-    client: Client, store: FaultStore, inner: TimedStore
-) -> None:
+def test_attempt_after_the_fence_stores_nothing(client: Client, store: FaultStore, inner: TimedStore) -> None:
     other = Client(inner)
 
     def sleep_for_days(at: When, operation: Operation, key: str) -> None:
@@ -115,7 +113,7 @@ def test_a_commit_that_lands_just_before_the_fence_keeps_its_parts(inner: TimedS
     assert client.read() == [1, 2]
 
 
-def test_a_commit_that_lands_behind_the_fence_is_never_published(inner: TimedStore) -> None:
+def test_commit_after_the_fence_is_never_published(inner: TimedStore) -> None:
     late = LateStore(inner)
     with pytest.raises(Killed):
         Client(late).append([1, 2], pad=LARGE)
@@ -193,7 +191,7 @@ def test_consumed_parts_that_their_publisher_left_go_at_once(
     assert client.read() == [1, 2]
 
 
-def test_what_was_left_out_goes_with_its_slot(client: Client, inner: TimedStore) -> None:
+def test_excluded_append_is_deleted_with_its_slot(client: Client, inner: TimedStore) -> None:
     bad = client.append([1, 2], pad=LARGE)
     client.append([3], pad=1)
     client.publish(PublishOptions(exclude=(bad.append_id,)))
@@ -231,7 +229,7 @@ def test_slots_go_a_week_after_their_version_was_published(client: Client, inner
     assert client.read() == [1, 2]
 
 
-def test_a_slot_taken_anew_after_its_week_is_kept(client: Client, inner: TimedStore) -> None:
+def test_slot_reused_after_its_week_is_kept(client: Client, inner: TimedStore) -> None:
     client.append([1], key="k", pad=1)
     client.publish()
     inner.advance(8 * DAY)
@@ -430,7 +428,7 @@ def test_a_deleted_dataset_is_removed_with_what_comes_late(client: Client, inner
 
 
 @pytest.mark.parametrize("pad", [None, LARGE], ids=["inline", "parts"])
-def test_what_is_named_alike_is_left_alone(client: Client, inner: TimedStore, pad: int | None) -> None:
+def test_similar_names_are_left_alone(client: Client, inner: TimedStore, pad: int | None) -> None:
     """Lives 1 and 10, versions 1.0.0, 10.0.0 and 1.10.0, and a dataset named as another begins."""
     for n in range(9):
         client.append([n])
@@ -475,9 +473,7 @@ def test_an_append_that_failed_to_begin_a_dataset_leaves_nothing(
         collect(client)
 
 
-def test_what_the_last_publisher_could_not_finish_is_finished(
-    client: Client, store: FaultStore, inner: TimedStore
-) -> None:
+def test_unfinished_publication_is_finished(client: Client, store: FaultStore, inner: TimedStore) -> None:
     client.append([1])
     kill_at(store, "put", "dataset_info.json")
     with pytest.raises(Killed):
@@ -497,7 +493,7 @@ def test_probes_that_were_left_go_after_an_hour(client: Client, inner: TimedStor
     assert collect(client)["deleted"] == {"probes": {"objects": 1, "bytes": 0}}
 
 
-def test_they_go_where_nothing_else_is_left(client: Client, inner: TimedStore) -> None:
+def test_probes_are_collected_in_an_empty_store(client: Client, inner: TimedStore) -> None:
     inner.put("_probe/x", b"")
     inner.advance(2 * HOUR)
     with pytest.raises(NotFound):

@@ -79,7 +79,7 @@ def test_ranges_hold_the_rows_of_the_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("piece_bytes")
-def test_no_range_behind_a_stray_quote_is_read(tmp_path: Path) -> None:
+def test_range_after_a_stray_quote_is_not_read(tmp_path: Path) -> None:
     """Skipped, it would make the others begin inside of quotes: their rows would be none of the object."""
     path, num_read, num_refused = tmp_path / "a.csv", 0, 0
     for text, delimiter, rng in random_texts(wrong=0.1):

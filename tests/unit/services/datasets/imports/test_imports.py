@@ -221,7 +221,7 @@ def test_many_processes_in_any_order_make_the_same_shards(world: World) -> None:
     assert world.shards("one") == world.shards("many") == world.shards("again")
 
 
-def test_what_was_broken_off_goes_on(world: World) -> None:
+def test_interrupted_import_continues(world: World) -> None:
     write_ndjson(world.folder / "a.ndjson", 0, 100)
     request = world.request()
     import_id, is_new = world.imports.begin("d", request, "k")
@@ -257,7 +257,7 @@ def test_an_append_whose_note_is_lost_is_not_repeated(world: World, store: Fault
     assert world.read() == list(range(100))
 
 
-def test_a_key_stands_for_one_import(world: World) -> None:
+def test_key_identifies_one_import(world: World) -> None:
     write_ndjson(world.folder / "a.ndjson", 0, 10)
     import_id, _ = world.imports.begin("d", world.request(), "k")
     with pytest.raises(UnprocessableInput) as caught:
@@ -291,7 +291,7 @@ def test_a_changed_object_is_an_error_that_names_it(world: World, change: str) -
     assert world.read() == [*range(50), *range(100, 150)]
 
 
-def test_ranges_that_cannot_be_read_are_left_out_and_told(world: World) -> None:
+def test_unreadable_range_is_skipped_and_reported(world: World) -> None:
     rows = [json.dumps(row) for row in _rows(0, 100)]
     rows[57] = '{"id": "no number", "t": ""}'
     (world.folder / "a.ndjson").write_text("\n".join(rows) + "\n")
@@ -342,7 +342,7 @@ def test_the_time_left_goes_by_what_was_done_last(tmp_path: Path, client: Client
     assert told["seconds_left"] == pytest.approx(10 * 1000, rel=0.1)
 
 
-def test_what_was_stored_is_never_said_to_be_left_out(world: World) -> None:
+def test_stored_range_is_never_reported_as_skipped(world: World) -> None:
     write_ndjson(world.folder / "a.ndjson", 0, 100)
     import_id, _ = world.imports.begin("d", world.request(on_error="skip"), "k")
     for task in world.imports.tasks("d", import_id):
@@ -431,13 +431,13 @@ def test_a_cancelled_import_does_nothing_more(world: World) -> None:
     assert (status.state, status.version, status.done) == ("cancelled", None, 1)
 
 
-def test_what_ended_stays_as_it_ended(world: World) -> None:
+def test_ended_import_cannot_be_cancelled(world: World) -> None:
     write_ndjson(world.folder / "a.ndjson", 0, 10)
     status = world.run(world.request())
     assert world.imports.cancel("d", status.plan.import_id).state == "done"
 
 
-def test_who_cancels_is_told_that_it_is_cancelled_or_too_late(world: World, store: FaultStore) -> None:
+def test_cancellation_reports_the_outcome(world: World, store: FaultStore) -> None:
     """At each request of the process that publishes."""
     write_ndjson(world.folder / "a.ndjson", 0, 20)
     told: list[str] = []
@@ -584,7 +584,7 @@ def test_an_object_that_is_named_itself_is_not_passed_over(world: World) -> None
         world.run(world.request(), key="other")
 
 
-def test_what_marks_a_folder_is_no_object(world: World) -> None:
+def test_folder_marker_is_not_imported(world: World) -> None:
     write_csv(world.folder / "rows", 0, 10)
     (world.folder / "mark").touch()
     status = world.run(world.request(form="csv"))
@@ -618,7 +618,7 @@ def test_an_import_of_too_many_ranges_is_refused_before_all_are_found(
     assert len(begun) < 10
 
 
-def test_what_is_not_finished_is_passed_over(world: World) -> None:
+def test_unfinished_files_are_skipped(world: World) -> None:
     for name in ("_temporary/0", ".old", "_day=1", "a_b"):
         (world.folder / name).mkdir(parents=True)
         write_ndjson(world.folder / name / "a.ndjson", 0, 10)
@@ -737,7 +737,7 @@ def test_several_objects_are_cut_at_the_same_time(world: World, monkeypatch: pyt
     assert not together.broken
 
 
-def test_a_publication_that_cannot_be_is_told_with_its_reason(world: World) -> None:
+def test_impossible_publication_names_its_reason(world: World) -> None:
     write_ndjson(world.folder / "a.ndjson", 0, 30)
     divided = PublishOptions(fractions={"train": "0.5", "test": "0.5"}, divide="other")
     request = world.request(publish=divided)

@@ -145,7 +145,7 @@ def test_an_import_that_goes_on_just_as_it_is_forgotten_is_said_to_run(replicas:
     assert all(said)
 
 
-def test_what_a_replica_leaves_at_its_end_is_gone_on_with_at_once(replicas: Replicas, held: Held) -> None:
+def test_import_of_an_ending_replica_continues_at_once(replicas: Replicas, held: Held) -> None:
     leaving, other = replicas.replica(held.store), replicas.replica()
     leaving.begin()
     leaving.start("d", replicas.import_id, "c")
@@ -176,7 +176,7 @@ def test_an_import_that_the_store_broke_off_is_tried_again_later(
     assert replicas.follow().state == "done"
 
 
-def test_what_was_asked_for_wrongly_is_not_tried_again(replicas: Replicas) -> None:
+def test_invalid_import_is_not_retried(replicas: Replicas) -> None:
     world = replicas.world
     request = world.request(publish=PublishOptions(divide="none", fractions={"a": "0.5", "b": "0.5"}))
     import_id, _ = world.imports.begin("e", request, "wrong")
@@ -204,7 +204,7 @@ def test_an_import_from_where_this_replica_may_not_read_is_left_to_others(replic
 
 
 @pytest.mark.parametrize("what", ["ended", "deleted"])
-def test_what_is_over_is_forgotten(replicas: Replicas, what: str) -> None:
+def test_ended_import_is_forgotten(replicas: Replicas, what: str) -> None:
     replicas.store.put(f"_imports/d/{replicas.import_id}", b"")
     if what == "ended":
         replicas.world.imports.cancel("d", replicas.import_id)

@@ -29,7 +29,7 @@ def replica(store: ObstoreStore | FaultStore) -> Catalog:
 
 
 @pytest.mark.parametrize("schema", [X, None])
-def test_what_one_replica_creates_another_finds(store: ObstoreStore, schema: Schema | None) -> None:
+def test_dataset_of_one_replica_is_found_by_another(store: ObstoreStore, schema: Schema | None) -> None:
     created, new = replica(store).create("d", schema, DatasetOptions("Text."))
     assert new
     assert created.layout == Layout("d", 1)
@@ -170,7 +170,7 @@ def test_a_dataset_that_cannot_be_read_hides_no_other(store: ObstoreStore) -> No
     assert catalog.names() == ["a", "b"]
 
 
-def test_a_lost_answer_to_a_creation_is_no_conflict(store: ObstoreStore) -> None:
+def test_lost_response_to_a_creation_is_not_a_conflict(store: ObstoreStore) -> None:
     lost = iter([StorageUnavailable("dropped")])
 
     def fault(when: When, operation: Operation, key: str) -> None:

@@ -3,7 +3,7 @@
 from app.services.datasets.objects.kept import Kept
 
 
-def test_it_keeps_what_it_is_given() -> None:
+def test_value_is_kept() -> None:
     kept: Kept[str, int] = Kept(2)
     assert kept.get("a") is None
     assert kept.put("a", 1) == 1
@@ -17,7 +17,7 @@ def test_the_oldest_goes_first() -> None:
     assert [kept.get(key) for key in "abc"] == [None, 1, 2]
 
 
-def test_what_is_kept_already_takes_no_further_room() -> None:
+def test_kept_value_takes_no_more_space() -> None:
     kept: Kept[str, int] = Kept(2)
     for value, key in enumerate("abb"):
         kept.put(key, value)

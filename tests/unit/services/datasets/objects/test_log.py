@@ -78,13 +78,13 @@ def test_a_fresh_hint_takes_two_requests(store: FaultStore) -> None:
         sealed(b'{"n":1%s}' % (b"0" * 3000)),
     ],
 )
-def test_a_damaged_hint_is_no_hint(store: FaultStore, data: bytes) -> None:
+def test_damaged_hint_is_ignored(store: FaultStore, data: bytes) -> None:
     put_plans(store, 5)
     store.put(LAYOUT.hint, data)
     assert log(store).newest() == 5
 
 
-def test_a_hint_at_a_plan_that_is_not_published_is_no_hint(store: FaultStore) -> None:
+def test_hint_at_an_unpublished_plan_is_ignored(store: FaultStore) -> None:
     put_plans(store, 5, aborted={4})
     store.put(LAYOUT.plan(6), b"")
     for n in (4, 6):
@@ -175,7 +175,7 @@ def test_work_of_another_form_leaves_the_rest_of_a_plan_legible(old: bytes, new:
 @pytest.mark.parametrize(
     "data", [b"", PLAN_JSON[:-1], sealed(b'{"n":1}'), resealed(PLAN_JSON, b'"nonce"', b'"once"')]
 )
-def test_anything_else_is_no_plan(data: bytes) -> None:
+def test_malformed_plan_is_corrupt_data(data: bytes) -> None:
     with pytest.raises(CorruptData, match="key"):
         Plan.parse(data, "key")
 

@@ -106,8 +106,6 @@ def test_contradictions_are_refused(asked: dict[str, Any]) -> None:
         ({"publish_key": "a"}, {"publish_key": "b"}, True),
     ],
 )
-def test_the_same_request_is_told_from_another(
-    one: dict[str, Any], other: dict[str, Any], same: bool
-) -> None:
+def test_repeated_request_is_recognised(one: dict[str, Any], other: dict[str, Any], same: bool) -> None:
     stored = json.loads(json.dumps(PublishOptions(**other).to_json()))
     assert PublishOptions(**one).repeats(stored) is same

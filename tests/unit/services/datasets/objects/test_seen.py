@@ -36,7 +36,7 @@ def test_anything_else_is_not_seen(data: bytes) -> None:
         Seen.parse(data, "key")
 
 
-def test_what_is_old_and_gone_is_forgotten() -> None:
+def test_old_collected_appends_are_forgotten() -> None:
     seen = Seen({"a": Consumed(1), "b": Consumed(1), "c": Consumed(3)}, {"k1": 1, "k3": 3})
     assert seen.without(["a", "c"], 2) == Seen({"b": Consumed(1), "c": Consumed(3)}, {"k3": 3})
     assert seen.without([], 0) == seen

@@ -62,7 +62,7 @@ def test_parts_lie_under_the_attempt() -> None:
     )
 
 
-def test_records_in_the_slot_lie_behind_its_header() -> None:
+def test_inline_records_follow_the_header() -> None:
     inline = replace(COMMIT, pieces=COMMIT.pieces[:1], inline_at=200)
     assert inline.parts(LAYOUT) == []
     assert inline.stored_pieces(LAYOUT) == (StoredPiece(f"d/_g1/slots/0/{ID}", 200, COMMIT.pieces[0]),)
@@ -143,7 +143,7 @@ def test_pieces_may_say_more_one_day() -> None:
     assert slot.pieces == (COMMIT.pieces[0], replace(COMMIT.pieces[1], raw_size=3), COMMIT.pieces[1])
 
 
-def test_a_fate_that_is_not_known_is_no_commit() -> None:
+def test_unknown_fate_is_corrupt_data() -> None:
     with pytest.raises(CorruptData, match="'merged'"):
         parse_slot(ID, resealed(IN_PARTS, b'"commit"', b'"merged"'), "key")
 
@@ -156,7 +156,7 @@ def test_other_inputs_are_corrupt(data: bytes) -> None:
         parse_commits(data, "key")
 
 
-def test_a_dead_slot_is_told_by_its_size_alone() -> None:
+def test_dead_slot_is_recognised_by_its_size() -> None:
     dead = Dead("0" * 32)
     data = dead.serialize()
     assert parse_slot(ID, data, "key") == dead

@@ -23,7 +23,7 @@ def test_the_form_is_compact_ascii_in_the_given_order() -> None:
     assert dump_json({"z": [1, None], "a": "é"}) == b'{"z":[1,null],"a":"\\u00e9"}'
 
 
-def test_what_was_dumped_is_loaded() -> None:
+def test_dumped_json_is_loaded() -> None:
     assert load_json(dump_json({"z": 2**63, "a": "é"}), "key") == {"z": 2**63, "a": "é"}
 
 
@@ -57,7 +57,7 @@ def test_every_wrong_bit_of_a_sealed_object_is_found() -> None:
         SEALED[:-10] + SEALED[-10:-2].upper() + SEALED[-2:],
     ],
 )
-def test_what_is_cut_short_or_not_sealed_is_corrupt(data: bytes) -> None:
+def test_truncated_or_unchecked_json_is_corrupt_data(data: bytes) -> None:
     with pytest.raises(CorruptData, match="key does not match its checksum"):
         open_json(data, "key")
 

@@ -35,7 +35,7 @@ def test_the_oldest_of_all_datasets_is_found_whatever_the_order(unpublished: Unp
     assert 30 <= unpublished.age_s < 3630
 
 
-def test_what_is_published_is_forgotten_and_the_newest_is_left(unpublished: Unpublished) -> None:
+def test_published_appends_are_forgotten(unpublished: Unpublished) -> None:
     first, last = Acknowledged(1, "1"), Acknowledged(3, "3")
     for append in (first, Acknowledged(2, "2"), last):
         unpublished.add(A, append)

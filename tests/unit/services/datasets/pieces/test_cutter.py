@@ -57,7 +57,7 @@ def test_an_exact_run_of_records_takes_as_many_records_as_fit() -> None:
     assert shape(cut(RecordCutter(100, piece_buffers()), (34,), (14, 14), exact=True)) == [(80, 2), (30, 1)]
 
 
-def test_what_is_handed_out_stays_as_it_is() -> None:
+def test_returned_blocks_do_not_change() -> None:
     cutter = RecordCutter(100, piece_buffers())
     runs = [data for size in (84, 83, 60) for data, _ in cutter.add_run(memoryview(framed(size)), 1)]
     runs += [data for data, _ in cutter.flush()]
@@ -94,7 +94,7 @@ def test_exact_runs_do_not_depend_on_how_the_records_arrive(sizes: list[int], da
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.lists(st.integers(0, 120), min_size=1, max_size=6), max_size=6))
-def test_what_is_cut_hold_every_record_once(runs: list[list[int]]) -> None:
+def test_blocks_contain_every_record_once(runs: list[list[int]]) -> None:
     found = cut(RecordCutter(100, piece_buffers()), *map(tuple, runs), exact=False)
     assert b"".join(data for data, _ in found) == b"".join(framed(*run) for run in runs)
     assert sum(count for _, count in found) == sum(map(len, runs))

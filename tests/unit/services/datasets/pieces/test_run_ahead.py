@@ -55,7 +55,7 @@ def test_without_threads_a_call_is_made_when_its_result_is_asked_for() -> None:
     assert made == [0]
 
 
-def test_what_a_call_raises_comes_in_its_place() -> None:
+def test_error_of_a_call_is_raised_in_order() -> None:
     def broken() -> int:
         raise ValueError("broken")
 

@@ -69,9 +69,7 @@ def test_a_stream_reads_ahead_but_not_everything(
     assert 1 < len(counting.requests) <= 17
 
 
-def test_what_lies_together_in_an_object_is_one_request(
-    store: ObstoreStore, pieces: list[StoredPiece]
-) -> None:
+def test_adjacent_blocks_are_one_request(store: ObstoreStore, pieces: list[StoredPiece]) -> None:
     store.put("other", store.get("object"))
     others = [replace(piece, key="other") for piece in pieces]
     counting = FaultStore(store)
@@ -249,7 +247,7 @@ def test_a_piece_that_is_not_deflated_is_lost() -> None:
         load_piece(store, StoredPiece("d/shard", 0, replace(Piece.of(b"not deflated", 1), raw_size=3)))
 
 
-def test_what_follows_the_last_piece_is_a_trailer_and_nothing_else() -> None:
+def test_bytes_after_the_last_block_must_be_a_trailer() -> None:
     store = open_store("memory://")
     deflated = bytes.fromhex("4b494d0300")
     for tail, fine in (

@@ -356,7 +356,7 @@ def test_counts_both_ways() -> None:
 
 
 @pytest.mark.parametrize("data", [b"a1\n", b"a1 {}\n", b'\xff {"counts":[]}\n'])
-def test_anything_else_is_no_count(data: bytes) -> None:
+def test_malformed_count_is_corrupt_data(data: bytes) -> None:
     with pytest.raises(CorruptData, match="key"):
         parse_dealt(data, "key")
 
@@ -369,7 +369,7 @@ def test_the_plan_says_how_rows_are_dealt(client: Client, inner: ObstoreStore) -
     assert plan["dealt"]["key"].endswith(".dealt")
 
 
-def test_rows_that_another_publisher_took_while_they_were_dealt_out_are_no_corrupt_data(
+def test_rows_taken_by_another_publisher_are_not_corrupt_data(
     inner: ObstoreStore,
 ) -> None:
     store = FaultStore(inner)

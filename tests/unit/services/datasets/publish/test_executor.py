@@ -220,7 +220,7 @@ FLOATS = {
 }
 
 
-def test_records_that_are_encoded_anew_change_only_with_the_fingerprint() -> None:
+def test_reencoded_records_change_only_with_the_fingerprint() -> None:
     inner = open_store("memory://")
     client = Client(inner)
     x = {"dtype": "float32", "shape": [2], "inferred": True, "was_int64": True}

@@ -105,7 +105,7 @@ def test_the_size_of_the_records_bounds_the_number_of_shards(num_bytes: int, mos
 
 @given(num_splits=st.integers(1, 600), num_bytes=st.integers(0, 2**40))
 @settings(max_examples=50, deadline=None)
-def test_what_is_cut_by_the_rule_of_sizes_is_never_too_many(num_splits: int, num_bytes: int) -> None:
+def test_shards_by_size_are_bounded(num_splits: int, num_bytes: int) -> None:
     contents = {f"s{number}": SplitContent(1, 100) for number in range(num_splits - 1)}
     contents["large"] = SplitContent(10**9, num_bytes)
     assert len(plan(contents)) >= num_splits

@@ -94,7 +94,7 @@ def test_who_leaves_out_by_key_gets_the_same_version_again(client: Client) -> No
 
 
 @pytest.mark.parametrize("fate", ["published", "excluded"])
-def test_what_is_consumed_cannot_be_left_out(client: Client, fate: str) -> None:
+def test_published_append_cannot_be_excluded(client: Client, fate: str) -> None:
     one = client.append([1]).append_id
     client.append([2])
     client.publish(PublishOptions(exclude=(one,) if fate == "excluded" else ()))
@@ -104,7 +104,7 @@ def test_what_is_consumed_cannot_be_left_out(client: Client, fate: str) -> None:
     assert (caught.value.code, caught.value.extra) == ("append_published", {"version": "1.0.0"})
 
 
-def test_what_is_not_there_cannot_be_left_out(client: Client, inner: ObstoreStore) -> None:
+def test_unknown_append_cannot_be_excluded(client: Client, inner: ObstoreStore) -> None:
     client.append([1])
     inner.put(LAYOUT.slot("f" * 32), sealed(b'{"fate":"dead","nonce":"x"}') + b"\n")
     before = sorted(info.key for info in inner.list(""))
@@ -115,7 +115,7 @@ def test_what_is_not_there_cannot_be_left_out(client: Client, inner: ObstoreStor
     assert sorted(info.key for info in inner.list("")) == before
 
 
-def test_what_is_wanted_cannot_be_left_out(client: Client) -> None:
+def test_required_append_cannot_be_excluded(client: Client) -> None:
     one = client.append([1]).append_id
     with pytest.raises(UnprocessableInput) as caught:
         client.publish(PublishOptions(exclude=(one,)), wants=one)
@@ -166,7 +166,7 @@ def test_a_publisher_whose_version_is_given_up_hears_so(client: Client, inner: O
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_a_plan_of_another_release_that_stands_still_is_given_up(
+def test_stalled_plan_of_another_release_is_aborted(
     client: Client, inner: ObstoreStore, wanted: bool
 ) -> None:
     client.append([1])
@@ -187,7 +187,7 @@ def test_a_plan_of_another_release_that_stands_still_is_given_up(
 DAY = 24 * 3600
 
 
-def test_what_is_consumed_is_remembered_as_long_as_its_slot_or_a_week(
+def test_published_append_is_remembered_with_its_slot_or_for_a_week(
     client: Client, inner: ObstoreStore
 ) -> None:
     collected = client.append([1]).append_id
@@ -322,7 +322,7 @@ def test_the_version_is_announced_before_it_is_written(client: Client, inner: Ob
     assert announced == ["1.0.0", "1.1.0"]
 
 
-def test_a_slot_that_is_collected_between_its_listing_and_its_reading_is_no_append(
+def test_slot_collected_after_its_listing_is_ignored(
     inner: ObstoreStore,
 ) -> None:
     store = FaultStore(inner)

@@ -267,9 +267,7 @@ def test_who_wants_an_append_gets_the_version_that_holds_it(client: Client) -> N
         ({"base": "none"}, False),
     ],
 )
-def test_options_that_another_release_stored_stand_at_their_defaults_where_absent(
-    stored: dict[str, object], same: bool
-) -> None:
+def test_absent_stored_options_have_their_defaults(stored: dict[str, object], same: bool) -> None:
     assert PublishOptions().repeats(stored) is same
 
 
@@ -295,7 +293,7 @@ def test_a_destination_that_was_deleted_is_not_published(client: Client, created
     assert caught.value.code == "dataset_deleted"
 
 
-def test_what_is_none_of_ours_below_the_slots_is_passed_over(client: Client, inner: ObstoreStore) -> None:
+def test_external_objects_under_the_slots_are_ignored(client: Client, inner: ObstoreStore) -> None:
     client.append([1])
     for name in (".DS_Store", "0" * 32, "a" * 31, f"{'a' * 32}/x", f"{'A' * 32}"):
         inner.put(f"{LAYOUT.slots('a')}/{name}", b"junk")
@@ -310,7 +308,7 @@ def test_a_slot_that_says_more_than_is_known_is_published(client: Client, inner:
     assert client.read() == [1, 2, 3]
 
 
-def test_what_one_replica_took_every_other_publishes(client: Client, inner: ObstoreStore) -> None:
+def test_append_of_one_replica_is_published_by_another(client: Client, inner: ObstoreStore) -> None:
     client.append([7], pad=20 * MIB)
     small = Client(inner, Limits(max_decoded_bytes=16 * MIB, max_record_bytes=1 * MIB))
     assert small.publish().version == "1.0.0"
@@ -607,7 +605,7 @@ def test_a_publication_that_was_cut_short_is_finished_by_the_next_publish(
 
 
 @pytest.mark.parametrize("lost", ["dataset_info.json", "hint", "/parts/"])
-def test_what_fails_after_the_manifest_fails_no_publication(
+def test_failure_after_the_manifest_fails_no_publication(
     client: Client, store: FaultStore, inner: ObstoreStore, lost: str
 ) -> None:
     client.append(range(400), pad=1000)

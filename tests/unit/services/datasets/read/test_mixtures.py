@@ -90,7 +90,7 @@ def test_splits_with_other_features_are_not_mixed() -> None:
     assert caught.value.code == "mixed_schemas"
 
 
-def test_what_is_held_of_all_splits_is_charged() -> None:
+def test_held_rows_of_all_splits_are_charged() -> None:
     splits = [Rows([50, 50], pad=10 * KIB).stored() for _ in range(4)]
     with pytest.raises(LimitExceeded):
         values_of(read_mixture(splits, [1] * 4, RowOrder(), Budget(Limits(max_decoded_bytes=1 * MIB))))

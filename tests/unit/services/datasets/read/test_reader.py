@@ -168,7 +168,7 @@ def test_rows_come_with_the_schema_of_the_version(client: Client) -> None:
         ("999999999.0.0", "version_not_found"),
     ],
 )
-def test_what_is_not_published_is_not_found(client: Client, version: str, code: str) -> None:
+def test_unpublished_version_is_not_found(client: Client, version: str, code: str) -> None:
     with pytest.raises(NotFound) as caught:
         client.read(version)
     assert caught.value.code == code
@@ -264,7 +264,7 @@ def test_files_have_a_media_type(client: Client) -> None:
 @pytest.mark.parametrize(
     "name", ["_manifest.json", "_deleted.json", "other", "d-train.tfrecord-00000-of-00009"]
 )
-def test_what_the_manifest_does_not_name_is_not_found(client: Client, inner: ObstoreStore, name: str) -> None:
+def test_file_outside_the_manifest_is_not_found(client: Client, inner: ObstoreStore, name: str) -> None:
     inner.put(LAYOUT.file(1, "other"), b"x")
     with pytest.raises(NotFound) as caught:
         client.datasets.open_file("d", "1.0.0", name)

@@ -60,13 +60,13 @@ def test_the_same_rows_published_elsewhere_are_the_same_tar(client: Client) -> N
     assert tars[0].tag == tars[1].tag
 
 
-def test_it_is_the_same_from_every_replica(client: Client, store: ObstoreStore) -> None:
+def test_tar_is_equal_from_every_replica(client: Client, store: ObstoreStore) -> None:
     one, other = (reader.datasets.open_tar("d", "1.0.0") for reader in (client, Client(store)))
     assert whole(one) == whole(other)
     assert (one.tag, one.size) == (other.tag, other.size)
 
 
-def test_it_is_the_same_before_its_publisher_has_finished(client: Client, store: ObstoreStore) -> None:
+def test_tar_is_equal_before_the_side_files_exist(client: Client, store: ObstoreStore) -> None:
     before = whole(client.datasets.open_tar("d", "1.0.0"))
     store.delete(LAYOUT.file(1, "dataset_info.json"))
     assert whole(Client(store).datasets.open_tar("d", "1.0.0")) == before

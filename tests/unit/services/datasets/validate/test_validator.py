@@ -118,7 +118,7 @@ def test_a_shard_cut_at_a_record_looks_whole_but_is_not(client: Client, store: O
     assert codes == ["wrong_size", "wrong_checksum", "wrong_count", "wrong_index", "wrong_record_index"]
 
 
-def test_garbage_behind_a_shard(client: Client, store: ObstoreStore) -> None:
+def test_garbage_after_a_shard_is_found(client: Client, store: ObstoreStore) -> None:
     size = size_of(store, FIRST)
     change(store, FIRST, lambda data: data + b"garbage")
     assert problems(client) == [
@@ -181,7 +181,7 @@ def test_a_version_that_is_not_there(client: Client) -> None:
     assert caught.value.code == "version_not_found"
 
 
-def test_a_store_that_hands_out_less_is_no_verdict(store: ObstoreStore) -> None:
+def test_truncated_read_is_not_a_verdict(store: ObstoreStore) -> None:
     class Short(FaultStore):
         def get_range(self, key: str, offset: int, length: int) -> bytes:
             data = super().get_range(key, offset, length)
@@ -194,7 +194,7 @@ def test_a_store_that_hands_out_less_is_no_verdict(store: ObstoreStore) -> None:
         client.datasets.validate("d", "latest", Budget())
 
 
-def test_a_store_that_fails_is_no_verdict(store: ObstoreStore) -> None:
+def test_failing_store_is_not_a_verdict(store: ObstoreStore) -> None:
     faulty = FaultStore(store)
     client = Client(faulty)
     client.append([1])
@@ -290,7 +290,7 @@ def test_pieces_are_held_to_their_checksums_and_counts(
     ]
 
 
-def test_behind_damage_of_unknown_extent_records_are_counted_on_from_the_next_piece() -> None:
+def test_after_damage_of_unknown_extent_records_are_counted_on_from_the_next_piece() -> None:
     pieces = [Piece.of(BODY[: 4 * SIZE], 4), Piece.of(BODY[4 * SIZE :], 6)]
     damaged = bytearray(BODY)
     damaged[SIZE : 3 * SIZE] = b"\1" * (2 * SIZE)
@@ -350,7 +350,7 @@ def test_compressed_shards(compression: Compression) -> None:
     ]
 
 
-def test_gzip_of_two_members_is_told() -> None:
+def test_gzip_of_two_members_is_reported() -> None:
     data = gzip.compress(BODY) + gzip.compress(b"")
     assert codes(check(data, 10, compression="gzip")) == [("several_members", None, None)]
 

@@ -78,7 +78,7 @@ def test_a_store_that_fails_to_copy_is_copied_through_here(compression: Compress
     check(inner, first, copied(FaultStore(inner, fault), first, compression))
 
 
-def test_a_copy_that_is_cut_short_is_made_anew() -> None:
+def test_truncated_copy_is_repeated() -> None:
     inner = open_store("memory://")
     first = base(inner)
 

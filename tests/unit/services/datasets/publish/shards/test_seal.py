@@ -53,7 +53,7 @@ def test_together_they_are_one_stream_and_apart_each_inflates(
         assert load_piece(store, apart[number]) == expected[number]
 
 
-def test_no_time_and_no_system_stands_in_the_header() -> None:
+def test_gzip_header_has_no_time_or_system() -> None:
     data = b"".join(stored([b"a", b"b"], "gzip"))
     assert data[:10] == bytes.fromhex("1f8b08000000000000ff")
     assert gzip.decompress(data) == b"ab"

@@ -106,7 +106,7 @@ def test_an_input_with_fewer_records_than_counted_is_corrupt() -> None:
         write_shard(ShardPlan("train", "file", 0, 2), source, store, "shard")
 
 
-def test_an_input_that_is_no_tfrecord_is_corrupt() -> None:
+def test_input_that_is_not_tfrecord_is_corrupt_data() -> None:
     store = open_store("memory://")
     store.put("part", b"x" * 40)
     source = ShardSource((StoredPiece("part", 0, Piece.of(b"x" * 40, 1)),), 0, 1)
@@ -136,7 +136,7 @@ def test_done_both_ways(store: ObstoreStore) -> None:
         sealed(b'{"num_records":1,"num_bytes":1,"sha256":"%s","pieces":[[1]]}' % (b"0" * 64)),
     ],
 )
-def test_a_note_of_another_form_is_no_note(store: ObstoreStore, data: bytes) -> None:
+def test_malformed_note_is_ignored(store: ObstoreStore, data: bytes) -> None:
     store.put("done", data)
     assert read_done(store, "done", "file") is None
 

@@ -98,7 +98,7 @@ def test_rows_that_widen_a_schema_name_them_too(client: httpx.Client, key: str |
     headers = {} if key is None else {"Idempotency-Key": key}
     first: dict[str, Any] = client.post(url, json=[{"x": 1, "y": "a"}]).json()
     assert "dropped" not in first
-    rows = [{"x": 2, "y": None, "z": [], "w": 0.5}]
+    rows: list[dict[str, Any]] = [{"x": 2, "y": None, "z": [], "w": 0.5}]
     answer = client.post(url, params={"evolve": "widen"}, json=rows, headers=headers)
     assert answer.status_code == 201, answer.text
     assert answer.json()["dropped"] == ["z"]

@@ -301,9 +301,12 @@ def test_rows_are_described_as_they_are_and_their_examples_as_they_will_be(clien
 
 def test_later_rows_may_bring_the_first_decimals(client: httpx.Client) -> None:
     rows = b'{"x":[]}\n' * 1000 + b'{"x":[1700000000.123]}\n'
-    answer = client.post(
-        SERIALIZE, params={"to": "ndjson"}, content=rows, headers={"Content-Type": "application/x-ndjson"}
-    )
+    headers, params = {"Content-Type": "application/x-ndjson"}, {"to": "ndjson"}
+    # Empty lists decide no dtype, as null does not.
+    refused = client.post(SERIALIZE, params=params, content=rows, headers=headers)
+    assert (refused.status_code, refused.json()["code"]) == (422, "schema_conflict")
+    assert "infer=all" in refused.json()["detail"]
+    answer = client.post(SERIALIZE, params=params | {"infer": "all"}, content=rows, headers=headers)
     assert answer.text.endswith('{"x":[1700000000.123]}\n')
 
 

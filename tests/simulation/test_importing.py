@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 
 from app.errors import ShardsmithError
+from app.services.datasets.append.result import AppendResult
 from app.services.datasets.datasets import Datasets
 from app.services.datasets.imports.imports import Imports
 from app.services.datasets.imports.notes import NoteBook
@@ -121,9 +122,10 @@ def _random_keys() -> Callable[..., object]:
 def _noted_before() -> Callable[..., object]:
     """A range is noted as done before it is appended."""
     append = Imports._append
+    stored = AppendResult("d", "train", "0" * 32, 1, 1)
 
     def broken(imports, dataset, plan, index, key, part):  # type: ignore[no-untyped-def]
-        NoteBook(imports._datasets.open(dataset), plan.import_id).done(index, 1, 1)
+        NoteBook(imports._datasets.open(dataset), plan.import_id).done(index, stored)
         return append(imports, dataset, plan, index, key, part)
 
     return broken

@@ -57,7 +57,7 @@ def shardsmith(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str
 
 
 def test_the_installed_command_is_this_one() -> None:
-    command = [Path(sys.executable).with_name("shardsmith"), "--version"]
+    command: list[str | Path] = [Path(sys.executable).with_name("shardsmith"), "--version"]
     ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert ended.stdout == f"shardsmith, version {app.__version__}\n"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -18,7 +19,7 @@ from tests.support.format_cases import Refusal, Rows, alike, decode, encode, rea
 FORMATS: Final = tuple(name for name, codec in RECORDS_CODECS.items() if codec.kinds)
 _STRINGS: Final = st.binary(max_size=4) | st.sampled_from([b"", b"1", b"1.5", b"true", b"NaN", b'"'])
 #: Values of a feature, and the message that holds a list of them.
-KINDS: Final = {
+KINDS: Final[dict[str, tuple[st.SearchStrategy[Any], Callable[..., bytes]]]] = {
     "floats": (st.floats(width=32), floats),
     "integers": (st.integers(-(2**63), 2**63 - 1), ints),
     "strings": (_STRINGS, strings),

@@ -266,8 +266,10 @@ def test_appends_without_rows_are_published(client: Client) -> None:
     manifest = client.publish(PublishOptions(num_shards=4))
     assert {split: entry.shards for split, entry in manifest.splits.items()} == {"train": (), "test": ()}
     client.append([], key="c")
-    assert client.publish(PublishOptions(fractions={"a": "0.5", "b": "0.5"})).version == "1.1.0"
-    assert client.read(split="a") == []
+    with pytest.raises(UnprocessableInput, match="a 0, b 0"):
+        client.publish(PublishOptions(fractions={"a": "0.5", "b": "0.5"}))
+    assert client.publish().version == "1.1.0"
+    assert client.read(split="train") == []
 
 
 def test_one_giant_record_is_a_shard(client: Client) -> None:

@@ -143,8 +143,12 @@ def test_a_client_that_leaves_anywhere_in_its_body_leaves_nothing(
         connection.sendall(body[: len(body) * tenth // 10])
     if keyed:  # which is free
         headers = {**NDJSON, "Idempotency-Key": "left"}
-        answer = client.post(f"/v1/datasets/{name}/records", content=LINE, headers=headers)
-        assert answer.status_code == 201
+
+        def append() -> int:
+            return client.post(f"/v1/datasets/{name}/records", content=LINE, headers=headers).status_code
+
+        # 409 until the service has seen that the client left.
+        wait_for(lambda: append() == 201)
     # The append may still be storing a part when no part is seen yet.
     wait_for(lambda: are_without_parts(stored_files(service, name), len(before) + keyed))
 

@@ -190,9 +190,16 @@ def run_shell(command: str, folder: Path, **variables: str) -> "subprocess.Compl
 
 
 #: What runs the blocks of each page.
+def start_as_the_readme_does(blocks: list[str], _: Path) -> None:
+    """Compare the command alone: it needs an engine, and tests/repository holds the composition."""
+    [command] = blocks
+    assert f"`{command.strip()}`" in (ROOT / "README.md").read_text("utf-8")
+
+
 RUN_BLOCKS: Final[dict[str, Callable[[list[str], Path], None]]] = {
     "README.md": run_in_a_checkout,
     "docs/auth.md": make_a_token_and_use_it,
+    "docs/how-to/docker.md": start_as_the_readme_does,
     "docs/how-to/kubernetes.md": render_instead_of_installing,
     "docs/how-to/runbook.md": parse_without_running,
 }

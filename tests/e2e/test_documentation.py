@@ -184,7 +184,7 @@ def run_shell(command: str, folder: Path, **variables: str) -> "subprocess.Compl
         env=variables,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
         check=False,
     )
 
